@@ -1,0 +1,133 @@
+"""Files that are never torn: atomic writes, advisory locks, bounded reads.
+
+A write is a temporary file in the same folder, fsync, rename, fsync of the folder: at
+any moment the path holds the old bytes or the new ones. The lock is `flock` on a file
+that is never deleted, so it dies with its process and leaves nothing stale.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from envlock.errors import LockHeldError, StorageError, UsageError
+
+MAX_TEXT = 16 << 20
+"""The most bytes read of a file that a person wrote or reviews."""
+
+_TEMPORARY = ".envlock-tmp-"
+
+
+def read_bytes(path: Path, limit: int = MAX_TEXT) -> bytes:
+    """Return the bytes of the file at `path`.
+
+    Raises `UsageError` when there is no such file, it is no regular file, or it is
+    larger than `limit`; `StorageError` when the disk refuses.
+    """
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(limit + 1)
+    except FileNotFoundError:
+        raise UsageError("no such file", where=path) from None
+    except IsADirectoryError:
+        raise UsageError("is a folder, expected a file", where=path) from None
+    except OSError as error:
+        raise storage_error(error, path) from error
+    if len(data) > limit:
+        raise UsageError(f"larger than {limit} bytes", where=path)
+    return data
+
+
+def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Replace the file at `path` with `data`, whole or not at all.
+
+    A symbolic link at `path` is refused (`UsageError`): following it would write a
+    file nobody named. Raises `StorageError` when the disk refuses; the old file is
+    then still there.
+    """
+    if path.is_symlink():
+        raise UsageError("is a symbolic link; refusing to write through it", where=path)
+    folder = path.parent
+    temporary = folder / f"{_TEMPORARY}{path.name}-{os.getpid()}-{os.urandom(4).hex()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(folder, path.name)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fchmod(stream.fileno(), mode)
+                os.fsync(stream.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        fsync_folder(folder)
+    except OSError as error:
+        raise storage_error(error, path) from error
+
+
+def remove_leftovers(folder: Path, name: str) -> None:
+    """Remove temporary files for `name` whose writing process is gone."""
+    for leftover in folder.glob(f"{_TEMPORARY}{name}-*"):
+        pid = leftover.name[len(_TEMPORARY) + len(name) + 1 :].split("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            with contextlib.suppress(OSError):
+                leftover.unlink()
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make a rename in `folder` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold the advisory lock beside `path` (`.NAME.flock`) for the time of the block.
+
+    Raises `LockHeldError` at once when another process holds it: two writers of one
+    lockfile are a mistake to show, not a queue to wait in.
+    """
+    target = path.with_name(f".{path.name}.flock")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise storage_error(error, target) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise LockHeldError(
+                    "another envlock is writing this file", where=path, hint="wait for it to end, then run this again"
+                ) from None
+            raise StorageError(
+                f"this file system has no advisory locks ({error.strerror})",
+                where=target,
+                hint="keep the lockfile on a local disk, or on NFS 4",
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def storage_error(error: OSError, path: Path | str) -> StorageError:
+    """Return `error` in words, with what to do about it."""
+    hints = {
+        errno.ENOSPC: "free some space on this disk, then run this again",
+        errno.EDQUOT: "free some of your quota, then run this again",
+        errno.EROFS: "the disk is mounted read-only; choose another folder",
+        errno.EACCES: "check the permissions of the file and its folder",
+        errno.EPERM: "check the permissions of the file and its folder",
+    }
+    text = (error.strerror or str(error)).lower()
+    return StorageError(text, where=path, hint=hints.get(error.errno or 0))

@@ -1,0 +1,88 @@
+"""The one place that starts other programs: an argument list, a deadline, a clear error.
+
+Travels to nodes: standard library only, Python 3.8 and newer.
+"""
+
+import os
+import signal
+import subprocess
+
+from envlock.errors import ToolError
+
+
+class Finished:
+    """What a program left: exit `status`, and its output as bytes."""
+
+    __slots__ = ("status", "stdout", "stderr")
+
+    def __init__(self, status, stdout, stderr):
+        self.status = status
+        self.stdout = stdout
+        self.stderr = stderr
+
+
+def run(argv, timeout, env=None, stdin=b"", cwd=None, hint=None):
+    """Run `argv` and return `Finished`, whatever its exit status.
+
+    `timeout` is in seconds: past it the program's whole process group is killed.
+    `env` replaces the environment when given. Raises `ToolError` when the program is
+    missing, may not be run, or passed its deadline; `hint` says what to install.
+    """
+    name = argv[0]
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise ToolError("`{}` is not installed".format(name), hint=hint) from None
+    except OSError as error:
+        raise ToolError("`{}` cannot be run: {}".format(name, (error.strerror or str(error)).lower()), hint=hint) from error
+    try:
+        stdout, stderr = process.communicate(stdin, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        kill_group(process)
+        raise ToolError("`{}` gave no answer within {} s".format(name, timeout), hint=hint) from None
+    except BaseException:
+        kill_group(process)
+        raise
+    return Finished(process.returncode, stdout, stderr)
+
+
+def check(argv, timeout, env=None, stdin=b"", cwd=None, hint=None):
+    """Run `argv` like `run` and return its standard output; `ToolError` on another status than 0.
+
+    The error quotes the last lines that the program wrote on standard error.
+    """
+    finished = run(argv, timeout, env=env, stdin=stdin, cwd=cwd, hint=hint)
+    if finished.status != 0:
+        said = finished.stderr.decode("utf-8", "replace").strip().splitlines()[-8:]
+        raise ToolError(
+            "`{}` failed with status {}{}".format(argv[0], finished.status, "".join("\n  " + line for line in said)),
+            hint=hint,
+        )
+    return finished.stdout
+
+
+def kill_group(process):
+    """Kill `process` and all that it started; never wait for one that cannot die.
+
+    A program stuck in the driver (state D) outlives SIGKILL: waiting for it without a
+    deadline would hang envlock with it.
+    """
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+    try:
+        process.wait(timeout=2)
+    except subprocess.TimeoutExpired:
+        pass
