@@ -3,9 +3,13 @@
 Travels to nodes: standard library only, Python 3.8 and newer.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
+import os
 import re
+from typing import IO, Any
 
 from envlock.errors import IntegrityError
 
@@ -24,34 +28,34 @@ class Digest(str):
     __slots__ = ()
 
     @classmethod
-    def parse(cls, text):
+    def parse(cls, text: object) -> Digest:
         """Return `text` as a digest; `ValueError` when it is not one."""
         if not isinstance(text, str) or not text.startswith("sha256:") or not _HEX.fullmatch(text[7:]):
             raise ValueError("not a digest (`sha256:` and 64 lower-case hex digits): {!r}".format(text))
         return cls(text)
 
     @classmethod
-    def from_hex(cls, text):
+    def from_hex(cls, text: str) -> Digest:
         """Return the digest whose 64 hex digits are `text`; `ValueError` otherwise."""
         return cls.parse("sha256:" + text)
 
     @property
-    def hex(self):
+    def hex(self) -> str:
         """The 64 hex digits alone, as used in file names."""
         return self[7:]
 
     @property
-    def short(self):
+    def short(self) -> str:
         """The first 12 hex digits, for people; never for comparing."""
         return self[7:19]
 
 
-def sha256(data):
+def sha256(data: bytes | bytearray | memoryview) -> Digest:
     """Return the digest of `data`, one bytes-like object."""
     return Digest("sha256:" + hashlib.sha256(data).hexdigest())
 
 
-def sha256_stream(stream, size=None):
+def sha256_stream(stream: IO[bytes], size: int | None = None) -> tuple[Digest, int]:
     """Return `(digest, length)` of what `stream.read` still gives, up to `size` bytes."""
     state = hashlib.sha256()
     length = 0
@@ -64,13 +68,13 @@ def sha256_stream(stream, size=None):
     return Digest("sha256:" + state.hexdigest()), length
 
 
-def sha256_file(path):
+def sha256_file(path: str | os.PathLike[str]) -> tuple[Digest, int]:
     """Return `(digest, length)` of the file at `path`; raises `OSError`."""
     with open(path, "rb") as stream:
         return sha256_stream(stream)
 
 
-def canonical_json(value):
+def canonical_json(value: Any) -> bytes:
     """Return `value` as canonical JSON bytes: sorted keys, no spaces, UTF-8.
 
     A subset of RFC 8785: only null, booleans, integers, strings, lists and objects
@@ -82,7 +86,7 @@ def canonical_json(value):
     return text.encode("utf-8")
 
 
-def _refuse_floats(value):
+def _refuse_floats(value: Any) -> None:
     if isinstance(value, float):
         raise TypeError("a float has no canonical form: {!r}".format(value))
     if isinstance(value, dict):
@@ -95,12 +99,12 @@ def _refuse_floats(value):
             _refuse_floats(item)
 
 
-def digest_of(value):
+def digest_of(value: Any) -> Digest:
     """Return the digest of `value`'s canonical JSON."""
     return sha256(canonical_json(value))
 
 
-def verify(data, expected, what):
+def verify(data: bytes, expected: Digest, what: object) -> bytes:
     """Return `data` when its digest is `expected`; raise `IntegrityError` otherwise."""
     found = sha256(data)
     if found != expected:

@@ -7,6 +7,10 @@ An exception means "could not do the job". A difference that was found is data
 Travels to nodes: standard library only, Python 3.8 and newer.
 """
 
+from __future__ import annotations
+
+from typing import Iterable
+
 EXIT_MATCH = 0
 EXIT_DRIFT = 1
 EXIT_USAGE = 2
@@ -17,7 +21,7 @@ EXIT_INTEGRITY = 4
 _RANK = (EXIT_INTEGRITY, EXIT_USAGE, EXIT_DRIFT, EXIT_UNKNOWN, EXIT_MATCH)
 
 
-def worst_exit_code(codes):
+def worst_exit_code(codes: Iterable[int]) -> int:
     """Return the worst of `codes` (4, then 2, 1, 3, 0); 3 when there is none.
 
     No answer at all is "could not tell", never a match.
@@ -38,18 +42,18 @@ class EnvlockError(Exception):
 
     exit_code = EXIT_USAGE
 
-    def __init__(self, message, where=None, key=None, hint=None):
+    def __init__(self, message: str, where: object = None, key: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.where = None if where is None else str(where)
         self.key = key
         self.hint = hint
 
-    def __str__(self):
+    def __str__(self) -> str:
         text = self.message if self.key is None else "{}, at `{}`".format(self.message, self.key)
         return text if self.where is None else "{}: {}".format(self.where, text)
 
-    def to_document(self):
+    def to_document(self) -> dict[str, str | int | None]:
         """Return the error as the JSON document printed in place of a result."""
         return {
             "schema": "envlock.error/1",

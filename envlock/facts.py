@@ -7,7 +7,11 @@ what each fact means is `envlock.registry`; how facts are read is `envlock.probe
 Travels to nodes: standard library only, Python 3.8 and newer.
 """
 
-from envlock.digest import digest_of
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping, Tuple, Union
+
+from envlock.digest import Digest, digest_of
 from envlock.errors import UsageError
 
 SCHEMA = "envlock.facts/1"
@@ -19,6 +23,9 @@ NO_PERMISSION = "no-permission"  # it is there, and this user may not read it
 HIDDEN = "hidden"  # a hypervisor or container masks it
 FAILED = "failed"  # it should have answered and did not
 OUTCOMES = (VALUE, NOT_SUPPORTED, NOT_IN_DRIVER, NO_PERMISSION, HIDDEN, FAILED)
+
+# What a fact can hold: a scalar, or a sequence of scalars in one fixed order.
+Value = Union[str, int, bool, Tuple[str, ...], Tuple[int, ...]]
 
 # Outcomes that leave open what the value is. `not-supported` is an answer: two hosts
 # without a thing agree. The others are the lack of an answer: they agree with nothing.
@@ -35,7 +42,14 @@ class Observed:
 
     __slots__ = ("outcome", "value", "source", "detail")
 
-    def __init__(self, outcome, value=None, source="", detail=""):
+    outcome: str
+    value: Value | None
+    source: str
+    detail: str
+
+    def __init__(
+        self, outcome: str, value: Value | list[str] | list[int] | None = None, source: str = "", detail: str = ""
+    ) -> None:
         if outcome not in OUTCOMES:
             raise ValueError("unknown outcome {!r}".format(outcome))
         if (outcome == VALUE) == (value is None):
@@ -45,31 +59,31 @@ class Observed:
         object.__setattr__(self, "source", source)
         object.__setattr__(self, "detail", detail)
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("Observed is immutable")
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if not isinstance(other, Observed):
             return NotImplemented
         return self._key() == other._key()
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._key())
 
-    def _key(self):
+    def _key(self) -> tuple[str, str, Value | None]:
         # The type is part of the value: True is not 1.
         return (self.outcome, type(self.value).__name__, self.value)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "Observed({!r}, {!r}, source={!r}, detail={!r})".format(
             self.outcome, self.value, self.source, self.detail
         )
 
     @property
-    def has_value(self):
+    def has_value(self) -> bool:
         return self.outcome == VALUE
 
-    def text(self):
+    def text(self) -> str:
         """Return the value for a person: lists joined by spaces, absences in words."""
         if self.outcome != VALUE:
             return "({})".format(self.outcome.replace("-", " "))
@@ -79,8 +93,8 @@ class Observed:
             return " ".join(str(item) for item in self.value)
         return str(self.value)
 
-    def to_document(self):
-        document = {"outcome": self.outcome}
+    def to_document(self) -> dict[str, Any]:
+        document: dict[str, Any] = {"outcome": self.outcome}
         if self.outcome == VALUE:
             document["value"] = list(self.value) if isinstance(self.value, tuple) else self.value
         if self.source:
@@ -90,12 +104,12 @@ class Observed:
         return document
 
 
-def value(found, source=""):
+def value(found: Value | list[str] | list[int], source: str = "") -> Observed:
     """Return `found` as an observed value."""
     return Observed(VALUE, found, source)
 
 
-def absent(outcome, source="", detail=""):
+def absent(outcome: str, source: str = "", detail: str = "") -> Observed:
     """Return an observed absence."""
     return Observed(outcome, None, source, detail)
 
@@ -109,7 +123,7 @@ class Device:
 
     __slots__ = ("kind", "ident", "facts")
 
-    def __init__(self, kind, ident, facts):
+    def __init__(self, kind: str, ident: str, facts: Mapping[str, Observed]) -> None:
         self.kind = kind
         self.ident = ident
         self.facts = dict(facts)
@@ -120,15 +134,15 @@ class Facts:
 
     __slots__ = ("host", "devices")
 
-    def __init__(self, host, devices=()):
+    def __init__(self, host: Mapping[str, Observed], devices: Iterable[Device] = ()) -> None:
         self.host = dict(host)
         self.devices = tuple(sorted(devices, key=lambda device: (device.kind, device.ident)))
 
-    def gpus(self):
+    def gpus(self) -> tuple[Device, ...]:
         """Return the GPUs of this host, by PCI bus id."""
         return tuple(device for device in self.devices if device.kind == "gpu")
 
-    def to_document(self):
+    def to_document(self) -> dict[str, Any]:
         """Return the facts as their JSON document (`docs/schema/facts.schema.json`)."""
         return {
             "schema": SCHEMA,
@@ -143,7 +157,7 @@ class Facts:
             ],
         }
 
-    def digest(self):
+    def digest(self) -> Digest:
         """Return the digest of what was observed, without where it was read."""
         return digest_of(
             {
@@ -156,7 +170,7 @@ class Facts:
         )
 
     @classmethod
-    def from_document(cls, document, where):
+    def from_document(cls, document: Any, where: object) -> Facts:
         """Return the facts in a parsed JSON document; `UsageError` names the bad key."""
         if not isinstance(document, dict):
             raise UsageError("not a facts document: expected a JSON object", where=where)
@@ -184,20 +198,20 @@ class Facts:
         return cls(host, devices)
 
 
-def _bare(seen):
+def _bare(seen: Observed) -> dict[str, Any]:
     document = seen.to_document()
     document.pop("source", None)
     document.pop("detail", None)
     return document
 
 
-def _observed_map(table, where, key):
+def _observed_map(table: Any, where: object, key: str) -> dict[str, Observed]:
     if not isinstance(table, dict):
         raise UsageError("unexpected type (expected object)", where=where, key=key)
     return {name: observed_from(item, where, "{}.{}".format(key, name)) for name, item in table.items()}
 
 
-def observed_from(item, where, key):
+def observed_from(item: Any, where: object, key: str) -> Observed:
     """Return one observed fact from its JSON form; `UsageError` names what is wrong."""
     if not isinstance(item, dict):
         raise UsageError("unexpected type (expected object)", where=where, key=key)
@@ -214,7 +228,7 @@ def observed_from(item, where, key):
     return Observed(outcome, found, str(item.get("source", "")), str(item.get("detail", "")))
 
 
-def _is_fact_value(found):
+def _is_fact_value(found: object) -> bool:
     if isinstance(found, list):
         return all(isinstance(item, (str, int)) and not isinstance(item, bool) for item in found)
     return isinstance(found, (str, int))

@@ -3,9 +3,12 @@
 Travels to nodes: standard library only, Python 3.8 and newer.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess
+from typing import Mapping, Sequence
 
 from envlock.errors import ToolError
 
@@ -15,13 +18,20 @@ class Finished:
 
     __slots__ = ("status", "stdout", "stderr")
 
-    def __init__(self, status, stdout, stderr):
+    def __init__(self, status: int, stdout: bytes, stderr: bytes) -> None:
         self.status = status
         self.stdout = stdout
         self.stderr = stderr
 
 
-def run(argv, timeout, env=None, stdin=b"", cwd=None, hint=None):
+def run(
+    argv: Sequence[str],
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    cwd: str | os.PathLike[str] | None = None,
+    hint: str | None = None,
+) -> Finished:
     """Run `argv` and return `Finished`, whatever its exit status.
 
     `timeout` is in seconds: past it the program's whole process group is killed.
@@ -42,7 +52,9 @@ def run(argv, timeout, env=None, stdin=b"", cwd=None, hint=None):
     except FileNotFoundError:
         raise ToolError("`{}` is not installed".format(name), hint=hint) from None
     except OSError as error:
-        raise ToolError("`{}` cannot be run: {}".format(name, (error.strerror or str(error)).lower()), hint=hint) from error
+        raise ToolError(
+            "`{}` cannot be run: {}".format(name, (error.strerror or str(error)).lower()), hint=hint
+        ) from error
     try:
         stdout, stderr = process.communicate(stdin, timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -54,7 +66,14 @@ def run(argv, timeout, env=None, stdin=b"", cwd=None, hint=None):
     return Finished(process.returncode, stdout, stderr)
 
 
-def check(argv, timeout, env=None, stdin=b"", cwd=None, hint=None):
+def check(
+    argv: Sequence[str],
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    cwd: str | os.PathLike[str] | None = None,
+    hint: str | None = None,
+) -> bytes:
     """Run `argv` like `run` and return its standard output; `ToolError` on another status than 0.
 
     The error quotes the last lines that the program wrote on standard error.
@@ -69,7 +88,7 @@ def check(argv, timeout, env=None, stdin=b"", cwd=None, hint=None):
     return finished.stdout
 
 
-def kill_group(process):
+def kill_group(process: subprocess.Popen[bytes]) -> None:
     """Kill `process` and all that it started; never wait for one that cannot die.
 
     A program stuck in the driver (state D) outlives SIGKILL: waiting for it without a
