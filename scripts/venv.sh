@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Make this project's virtual environment (.venv) and install envlock into it.
+#   scripts/venv.sh run   what `make golden` needs
+#   scripts/venv.sh test  the same, the test tools, and torch for CPU
+# Takes nothing for granted: finds a Python, installs Debian's venv module when it may,
+# says what it does in one line each, and does nothing when nothing changed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+want=${1:-run}
+venv=.venv
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() { printf 'error: %s\n\nhint: %s\n' "$1" "$2" >&2; exit 3; }
+may_apt() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+
+find_python() {
+  local candidate
+  for candidate in "${PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11; do
+    [ -n "$candidate" ] && command -v "$candidate" >/dev/null || continue
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  fail 'no Python 3.11 or newer found' 'install one (Debian 12 or 13: `apt-get install python3 python3-venv`), or name it: PYTHON=/path/to/python3.12'
+}
+
+make_venv() {
+  local python
+  python=$(find_python)
+  say "making $venv with $("$python" -V)"
+  if ! "$python" -m venv "$venv" >/dev/null 2>&1; then
+    # Debian splits the venv module off Python; as root we may fetch it.
+    rm -rf "$venv"
+    if may_apt && "$python" -c 'import sys; sys.exit(sys.prefix != "/usr")'; then
+      say "installing Debian's python3-venv"
+      apt-get update -qq >/dev/null
+      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null
+      "$python" -m venv "$venv"
+    else
+      fail "\`$python -m venv\` does not work" 'install the venv module (Debian: `apt-get install python3-venv`)'
+    fi
+  fi
+}
+
+# What was installed, for which Python and from which list of dependencies: the stamp.
+wanted() { printf '%s %s %s\n' "$want" "$("$venv/bin/python" -V)" "$(sha256sum pyproject.toml scripts/venv.sh | sha256sum | cut -c1-16)"; }
+
+"$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { rm -rf "$venv"; make_venv; }
+stamp=$venv/.envlock-$want
+[ "$(cat "$stamp" 2>/dev/null)" = "$(wanted)" ] && "$venv/bin/envlock" --version >/dev/null 2>&1 && exit 0
+
+pip() { "$venv/bin/python" -m pip --disable-pip-version-check --quiet --no-input "$@" 2> >(grep -v '^WARNING' >&2); }
+if [ "$want" = test ]; then
+  say 'installing envlock and its test tools'
+  pip install -e '.[dev]'
+  # One torch for all, CPU only: the build that the example environment locks. From
+  # where the host's pip finds it, else from where uv knows that it lies.
+  torch=$(sed -n 's/.*"torch==\([0-9.]*\)+cpu".*/\1/p' examples/torch-cpu/envlock.toml)
+  if ! "$venv/bin/python" -c 'import torch, numpy' 2>/dev/null; then
+    say "installing torch $torch for CPU"
+    pip install --only-binary :all: "torch==$torch+cpu" numpy 2>/dev/null ||
+      "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --torch-backend cpu "torch==$torch" numpy ||
+      say 'no torch for this Python can be had here: the tests that need it will be skipped, each saying so'
+  fi
+else
+  say 'installing envlock'
+  pip install -e .
+fi
+wanted > "$stamp"
