@@ -1,0 +1,107 @@
+"""Versions of drivers, firmware and kernels: any number of parts, decimal or hexadecimal.
+
+PEP 440 (https://peps.python.org/pep-0440/#version-specifiers) gives the syntax of
+ranges and the meaning of its operators. It does not fit the versions: `535.161.08` has a
+leading zero, a VBIOS such as `96.00.5E.00.01` has hexadecimal parts, and a kernel such as
+`6.1.0-18-amd64` has words. What cannot be ordered raises `Unordered`; it is never guessed.
+"""
+
+import re
+
+from envlock.errors import LockfileError
+
+OPERATORS = ("==", "!=", ">=", "<=", "~=", ">", "<")
+
+# NVIDIA's VBIOS versions, from a board's InfoROM: always five pairs of hex digits. Linux
+# prints them in upper case and Windows in lower case for the same board.
+_VBIOS = re.compile(r"[0-9A-Fa-f]{2}(\.[0-9A-Fa-f]{2}){4}")
+_HEX_PAIR = re.compile(r"[0-9A-Fa-f]{1,2}")
+_HEX_NUMBER = re.compile(r"0x[0-9A-Fa-f]{1,16}")
+_DECIMAL = re.compile(r"[0-9]{1,18}")
+_CLAUSE = re.compile(r"(==|!=|>=|<=|~=|>|<)\s*([0-9A-Za-z][0-9A-Za-z._+-]*?)(\.\*)?")
+
+
+class Unordered(ValueError):
+    """Two versions that have no order."""
+
+
+def same_spelling(one: str, other: str) -> bool:
+    """Return whether two texts are one value: equal, or VBIOS versions equal but for case."""
+    if one == other:
+        return True
+    return bool(_VBIOS.fullmatch(one) and _VBIOS.fullmatch(other)) and one.lower() == other.lower()
+
+
+def split_range(text: str) -> tuple[tuple[str, str], ...]:
+    """Return the clauses of a range such as `>=535.161, <550` as `(operator, bound)` pairs.
+
+    A bound of `==` and `!=` may end in `.*`. Raises `LockfileError` when it is no range.
+    """
+    clauses = []
+    for part in text.split(","):
+        found = _CLAUSE.fullmatch(part.strip())
+        if found is None:
+            raise LockfileError(
+                f"not a version range: {text!r}", hint="write it as in `>=535.161, <550`, `==550.*` or `~=550.54`"
+            )
+        operator, bound, wildcard = found[1], found[2], found[3]
+        if wildcard and operator not in ("==", "!="):
+            raise LockfileError(f"`{operator}` takes no `.*`: {text!r}", hint=f"write `{operator}{bound}`")
+        parts, rest = _parts(bound, hexadecimal=_looks_hexadecimal(bound))
+        if not parts or (rest and operator not in ("==", "!=")):
+            raise LockfileError(f"not a version that has an order: {bound!r}", hint="write numbers separated by dots")
+        if operator == "~=" and len(parts) < 2:
+            raise LockfileError(f"`~=` needs two parts: {text!r}", hint=f"write `=={bound}.*`")
+        clauses.append((operator, bound + (wildcard or "")))
+    return tuple(clauses)
+
+
+def satisfies(version: str, operator: str, bound: str) -> bool:
+    """Return whether `version` fulfils one clause; `Unordered` when that cannot be told."""
+    prefix = bound.endswith(".*")
+    bound = bound.removesuffix(".*")
+    hexadecimal = _looks_hexadecimal(version) or _looks_hexadecimal(bound)
+    found, found_rest = _parts(version, hexadecimal)
+    limit, limit_rest = _parts(bound, hexadecimal)
+    if not found or not limit:
+        raise Unordered(f"{version} has no order against {bound}")
+    if prefix:
+        return (_padded(found, len(limit))[: len(limit)] == limit) == (operator == "==")
+    if operator == "~=":
+        return satisfies(version, ">=", bound) and _padded(found, len(limit))[: len(limit) - 1] == limit[:-1]
+    width = max(len(found), len(limit))
+    left, right = _padded(found, width), _padded(limit, width)
+    if operator in ("==", "!="):
+        same = left == right and found_rest.lower() == limit_rest.lower()
+        return same == (operator == "==")
+    if left == right and found_rest != limit_rest:
+        raise Unordered(f"{version} has no order against {bound}")
+    return {">=": left >= right, "<=": left <= right, ">": left > right, "<": left < right}[operator]
+
+
+def _looks_hexadecimal(text: str) -> bool:
+    return _VBIOS.fullmatch(text) is not None
+
+
+def _padded(parts: tuple[int, ...], width: int) -> tuple[int, ...]:
+    return parts + (0,) * (width - len(parts))
+
+
+def _parts(text: str, hexadecimal: bool) -> tuple[tuple[int, ...], str]:
+    """Return the leading numbers of `text`, and the words after them.
+
+    Pairs of hex digits order as their decimal reading does, so one hexadecimal side
+    makes both hexadecimal without changing any other order.
+    """
+    numbers: list[int] = []
+    tokens = re.split(r"[.\-_+]", text)
+    for index, token in enumerate(tokens):
+        if hexadecimal and _HEX_PAIR.fullmatch(token):
+            numbers.append(int(token, 16))
+        elif _HEX_NUMBER.fullmatch(token):
+            numbers.append(int(token, 16))
+        elif not hexadecimal and _DECIMAL.fullmatch(token):
+            numbers.append(int(token))
+        else:
+            return tuple(numbers), ".".join(tokens[index:])
+    return tuple(numbers), ""
