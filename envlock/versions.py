@@ -96,9 +96,7 @@ def _parts(text: str, hexadecimal: bool) -> tuple[tuple[int, ...], str]:
     numbers: list[int] = []
     tokens = re.split(r"[.\-_+]", text)
     for index, token in enumerate(tokens):
-        if hexadecimal and _HEX_PAIR.fullmatch(token):
-            numbers.append(int(token, 16))
-        elif _HEX_NUMBER.fullmatch(token):
+        if (hexadecimal and _HEX_PAIR.fullmatch(token)) or _HEX_NUMBER.fullmatch(token):
             numbers.append(int(token, 16))
         elif not hexadecimal and _DECIMAL.fullmatch(token):
             numbers.append(int(token))
