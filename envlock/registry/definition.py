@@ -1,0 +1,55 @@
+"""What the registry says about one fact.
+
+Travels to nodes: standard library only, Python 3.8 and newer.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+HOST = "host"
+GPU = "gpu"
+SCOPES = (HOST, GPU)
+
+STRING = "string"
+INTEGER = "integer"
+BOOLEAN = "boolean"
+STRINGS = "strings"
+TYPES = (STRING, INTEGER, BOOLEAN, STRINGS)
+
+BITS = "bits"
+SPEED = "speed"
+IDENTITY = "identity"
+INFORMATION = "information"
+GROUPS = {
+    BITS: "can change the bits of a result",
+    SPEED: "changes how fast, not what",
+    IDENTITY: "says which machine or part this is",
+    INFORMATION: "helps a person to understand the rest",
+}
+
+
+class Definition(NamedTuple):
+    """One fact as the registry knows it.
+
+    `type` is one of `TYPES`. With `each`, the fact is one value when all CPUs agree and
+    the sorted tuple of the distinct values when they do not. `unit` is empty for plain
+    text and counts. `locked` says whether the fact belongs in a lockfile; `rule`,
+    `severity` (`error` or `warning`) and `unknown` (`error`, or `allow` where common
+    machines cannot answer) are its default policy. `label` is its name for people.
+    """
+
+    key: str
+    label: str
+    type: str
+    why: str
+    source: str
+    group: str = INFORMATION
+    scope: str = HOST
+    unit: str = ""
+    locked: bool = False
+    rule: str = "ignore"
+    severity: str = "warning"
+    unknown: str = "error"
+    remedy: str = ""
+    each: bool = False
