@@ -9,41 +9,25 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 
 from __future__ import annotations
 
+from typing import Mapping
+
 from envlock.registry import cpu, gpu, system
-from envlock.registry.definition import GPU, GROUPS, HOST, SCOPES, TYPES, Definition
+from envlock.registry.entry import GPU, GROUPS, HOST, SCOPES, TYPES, Entry
 
-REGISTRY: tuple[Definition, ...] = (*cpu.FACTS, *system.FACTS, *gpu.HOST_FACTS, *gpu.DEVICE_FACTS)
-"""All facts, in the order in which people read them."""
-
-_BY_KEY = {definition.key: definition for definition in REGISTRY}
-
-
-def fact(key: str) -> Definition:
-    """Return the definition of the fact `key`; `KeyError` when no such fact is registered."""
-    return _BY_KEY[key]
+REGISTRY: Mapping[str, Entry] = {
+    entry.key: entry for entry in (*cpu.FACTS, *system.FACTS, *gpu.HOST_FACTS, *gpu.DEVICE_FACTS)
+}
+"""All facts by key, in the order in which people read them."""
 
 
-def is_registered(key: str) -> bool:
-    """Tell whether `key` is a fact that this envlock knows."""
-    return key in _BY_KEY
+def fact(key: str) -> Entry:
+    """Return the entry of the fact `key`; `KeyError` when no such fact is registered."""
+    return REGISTRY[key]
 
 
-def in_scope(scope: str, locked_only: bool = False) -> tuple[Definition, ...]:
+def in_scope(scope: str, locked_only: bool = False) -> tuple[Entry, ...]:
     """Return the facts of one scope (`host` or `gpu`), in registry order."""
-    return tuple(
-        definition for definition in REGISTRY if definition.scope == scope and (definition.locked or not locked_only)
-    )
+    return tuple(entry for entry in REGISTRY.values() if entry.scope == scope and (entry.locked or not locked_only))
 
 
-__all__ = [
-    "GPU",
-    "GROUPS",
-    "HOST",
-    "REGISTRY",
-    "SCOPES",
-    "TYPES",
-    "Definition",
-    "fact",
-    "in_scope",
-    "is_registered",
-]
+__all__ = ["GPU", "GROUPS", "HOST", "REGISTRY", "SCOPES", "TYPES", "Entry", "fact", "in_scope"]

@@ -5,7 +5,7 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 
 from __future__ import annotations
 
-from envlock.registry.definition import (
+from envlock.registry.entry import (
     BITS,
     BOOLEAN,
     GPU,
@@ -14,37 +14,37 @@ from envlock.registry.definition import (
     INTEGER,
     SPEED,
     STRING,
-    Definition,
+    Entry,
 )
 
 _NVML = "NVML"
 _DRIVER = "install the locked driver, then reload the kernel module or reboot"
 _MODEL = "run on a host with the locked GPU model"
 
-HOST_FACTS: tuple[Definition, ...] = (
-    Definition(
+HOST_FACTS: tuple[Entry, ...] = (
+    Entry(
         "nvidia.gpu_count", "GPUs", INTEGER,
         "a GPU that is missing changes how work is split",
         "/sys/bus/pci/devices and NVML", BITS, locked=True, rule="exact", severity="error",
         remedy="look for a lost GPU in the kernel log (Xid), and for one hidden from this container",
     ),
-    Definition(
+    Entry(
         "nvidia.driver", "driver", STRING,
         "it compiles and schedules kernels; libraries choose code by it",
         _NVML + " nvmlSystemGetDriverVersion", BITS, locked=True, rule="exact", severity="error", remedy=_DRIVER,
     ),
-    Definition(
+    Entry(
         "nvidia.kernel_driver", "loaded kernel module", STRING,
         "differs from the driver library after an upgrade without a reboot",
         "/proc/driver/nvidia/version", BITS, locked=True, rule="exact", severity="error", remedy=_DRIVER,
     ),
-    Definition(
+    Entry(
         "nvidia.kernel_module", "kernel module kind", STRING,
         "the open and the proprietary module are two programs",
         "/proc/driver/nvidia/version", INFORMATION, locked=True, rule="exact",
         remedy="install the other kind of kernel module",
     ),
-    Definition(
+    Entry(
         "nvidia.cuda", "CUDA level of the driver", STRING,
         "the newest CUDA this driver can run; not the toolkit's version",
         _NVML + " nvmlSystemGetCudaDriverVersion_v2", BITS, locked=True, rule="exact", severity="error",
@@ -54,11 +54,11 @@ HOST_FACTS: tuple[Definition, ...] = (
 
 
 def _gpu(key: str, label: str, kind: str, why: str, source: str, group: str, remedy: str = "", unit: str = "",
-         rule: str = "exact", severity: str = "warning", locked: bool = True) -> Definition:  # fmt: skip
-    return Definition(key, label, kind, why, source, group, GPU, unit, locked, rule, severity, remedy=remedy)
+         rule: str = "exact", severity: str = "warning", locked: bool = True) -> Entry:  # fmt: skip
+    return Entry(key, label, kind, why, source, group, GPU, unit, locked, rule, severity, remedy=remedy)
 
 
-DEVICE_FACTS: tuple[Definition, ...] = (
+DEVICE_FACTS: tuple[Entry, ...] = (
     _gpu("gpu.name", "name", STRING, "the model as the driver calls it; drivers rename models",
          _NVML + " nvmlDeviceGetName", IDENTITY, _MODEL),
     _gpu("gpu.pci_id", "PCI id", STRING, "vendor:device, the model's one stable name",

@@ -29,14 +29,14 @@ GROUPS = {
 }
 
 
-class Definition(NamedTuple):
+class Entry(NamedTuple):
     """One fact as the registry knows it.
 
     `type` is one of `TYPES`. With `each`, the fact is one value when all CPUs agree and
     the sorted tuple of the distinct values when they do not. `unit` is empty for plain
-    text and counts. `locked` says whether the fact belongs in a lockfile; `rule`,
-    `severity` (`error` or `warning`) and `unknown` (`error`, or `allow` where common
-    machines cannot answer) are its default policy. `label` is its name for people.
+    text and counts. `locked` says whether the fact belongs in a lockfile; `rule` and
+    `severity` (`error` or `warning`) are its default policy. `remedy` puts it right.
+    `label` is its name for people.
     """
 
     key: str
@@ -50,6 +50,5 @@ class Definition(NamedTuple):
     locked: bool = False
     rule: str = "ignore"
     severity: str = "warning"
-    unknown: str = "error"
     remedy: str = ""
     each: bool = False
