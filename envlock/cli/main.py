@@ -5,14 +5,21 @@ Each command is a module of this package with the same name and one click comman
 """
 
 import importlib
-import json
 import os
+import signal
 import sys
+import traceback
+from types import FrameType
 
 import click
 
 from envlock import __version__
-from envlock.errors import EnvlockError, StorageError
+from envlock.cli import options
+from envlock.errors import EXIT_UNKNOWN, CouldNotTell, EnvlockError, StorageError, UsageError
+
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+EXIT_CLOSED_PIPE = 141
 
 # Name, module, and the line that `envlock --help` shows (kept here so that help imports nothing).
 COMMANDS = {
@@ -40,6 +47,7 @@ class LazyGroup(click.Group):
             return None
         module = importlib.import_module(f"envlock.cli.{COMMANDS[name][0]}")
         command: click.Command = module.command
+        options.accept_globals(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -51,11 +59,9 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in COMMANDS:
-            import difflib
+            from envlock.tables import nearest_hint
 
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else "`envlock --help` lists the commands"
-            raise click.UsageError(f"no such command `{name}`; {hint}", ctx)
+            raise UsageError(f"no such command `{name}`", hint=nearest_hint(name, tuple(COMMANDS), "one of"))
         return super().resolve_command(ctx, args)
 
 
@@ -64,59 +70,99 @@ class LazyGroup(click.Group):
     context_settings={
         "help_option_names": ["-h", "--help"],
         "auto_envvar_prefix": "ENVLOCK",
-        "max_content_width": 100,
+        # Fixed: the help in the documentation is compared with the program's.
+        "terminal_width": 80,
     },
 )
 @click.version_option(__version__, "-V", "--version", prog_name="envlock", message="%(prog)s %(version)s")
+@options.global_options
 def cli() -> None:
     """Fix the environment of a model, and prove that it is fixed.
 
     \b
     envlock.toml -> lock -> lockfile -> build -> image digest -> canary -> check
     Exit codes: 0 match, 1 drift, 2 unusable input, 3 could not tell, 4 integrity.
+
+    Each option can be given by an environment variable, ENVLOCK_COMMAND_OPTION:
+    ENVLOCK_CHECK_IMAGE is `envlock check --image`. The options below go before or
+    after the command's name.
     """
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with its code; a person never sees a traceback."""
+    if argv is None:
+        signal.signal(signal.SIGTERM, _terminate)
     arguments = sys.argv[1:] if argv is None else argv
+    options.reset()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # A terminal that knows no `→` shows an escape, never a traceback.
+            stream.reconfigure(errors="backslashreplace")
     try:
-        code = cli.main(args=arguments, prog_name="envlock", standalone_mode=False)
-        sys.stdout.flush()
-    except EnvlockError as error:
-        code = report(error, arguments)
-    except click.exceptions.Exit as done:
-        code = done.exit_code
-    except click.UsageError as error:
-        error.show()
-        code = error.exit_code
-    except click.ClickException as error:
-        error.show()
-        code = 2
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("aborted", err=True)
-        code = 130
+        code = _run(arguments)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
         # The reader has gone: say nothing more, not even at interpreter shutdown.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 141
+        options.silence_stdout()
+        code = EXIT_CLOSED_PIPE
+    except OSError as error:
+        options.silence_stdout()
+        code = report(StorageError((error.strerror or str(error)).lower(), where="standard output"), as_json=False)
+    sys.exit(code)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    # As an exception, so that containers and temporary files are put away on the way out.
+    sys.exit(EXIT_TERMINATED)
+
+
+def _run(arguments: list[str]) -> int:
+    """Run the command in `arguments` and return its exit code, every error of ours reported."""
+    as_json = options.wants_json(arguments, os.environ)
+    try:
+        return _dispatch(arguments)
+    except EnvlockError as error:
+        return report(error, as_json)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        return report(options.usage_error(error), as_json)
+    except (click.Abort, KeyboardInterrupt, EOFError):
+        report(CouldNotTell("interrupted"), as_json)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        raise
     except OSError as error:
         # Safety net: what a disk can cause is an error of ours, in words.
         where = error.filename if isinstance(error.filename, str) else None
-        code = report(StorageError((error.strerror or str(error)).lower(), where=where), arguments)
-    sys.exit(code if isinstance(code, int) else 0)
+        return report(StorageError((error.strerror or str(error)).lower(), where=where), as_json)
+    except MemoryError:
+        return report(CouldNotTell("out of memory"), as_json)
+    except Exception as error:
+        # A fault of envlock itself. Its code must not be Python's 1, which means drift.
+        traceback.print_exc()
+        hint = "this is a fault of envlock: please report it with the lines above"
+        report(CouldNotTell(f"{type(error).__name__}: {error}", where="internal fault", hint=hint), as_json)
+        return EXIT_UNKNOWN
 
 
-def report(error: EnvlockError, arguments: list[str]) -> int:
-    """Print `error` (as JSON on standard output when JSON was asked for) and return its exit code."""
-    if _wants_json(arguments):
-        click.echo(json.dumps(error.to_document(), indent=2, sort_keys=True))
-    click.echo(f"{click.style('error', fg='red', bold=True)}: {error}", err=True)
-    if error.hint:
-        click.echo(f"\n{click.style('hint', fg='cyan')}: {error.hint}", err=True)
+def _dispatch(arguments: list[str]) -> int:
+    if "_ENVLOCK_COMPLETE" in os.environ:
+        cli.main(args=arguments, prog_name="envlock")  # shell completion: prints and exits
+    # Not `cli.main`: click ends with 1 when the reader has gone, and 1 means drift.
+    with cli.make_context("envlock", list(arguments)) as context:
+        code = cli.invoke(context)
+    return code if isinstance(code, int) else 0
+
+
+def report(error: EnvlockError, as_json: bool) -> int:
+    """Print `error` (as JSON on standard output too, when JSON was asked for) and return its exit code."""
+    if as_json:
+        options.emit_json(error.to_document(), None)
+    options.say_error(str(error), error.hint)
     return error.exit_code
-
-
-def _wants_json(arguments: list[str]) -> bool:
-    joined = " ".join(arguments)
-    return "--format json" in joined or "--format=json" in joined
