@@ -19,6 +19,9 @@ from envlock.tables import Table, parse_toml
 
 LOCK_VERSION = 1
 
+MAX_GPUS = 1024
+"""More GPUs than any node has: a greater count is a slip of the pen."""
+
 RECIPE = 1
 """Raised when the same lockfile would give another image: part of the inputs digest."""
 
@@ -432,7 +435,10 @@ def _switch(table: Table, name: str) -> str | int | bool:
 def _host(table: Table) -> Host:
     groups = []
     for item in table.tables("gpu"):
-        groups.append(GpuGroup(count=item.integer("count", minimum=1), facts=_locked_facts(item.table("facts"))))
+        count = item.integer("count", minimum=1)
+        if count > MAX_GPUS:
+            raise item.fail(f"{count} is more than {MAX_GPUS}", "count")
+        groups.append(GpuGroup(count=count, facts=_locked_facts(item.table("facts"))))
         item.finish()
     host = Host(facts=_locked_facts(table.table("facts")), gpus=tuple(groups))
     table.finish()
@@ -518,7 +524,9 @@ def render(lock: Lockfile) -> str:
     import tomlkit  # 40 ms: only writers pay for it
 
     document = tomlkit.document()
-    document.add(tomlkit.comment("Written by envlock. Review it, commit it, do not edit it: `envlock lock` writes it anew."))
+    document.add(
+        tomlkit.comment("Written by envlock. Review it, commit it, do not edit it: `envlock lock` writes it anew.")
+    )
     document.add(tomlkit.nl())
     for key, value in to_document(lock).items():
         document.add(key, tomlkit.item(value))
@@ -653,9 +661,8 @@ def host_of(host_facts: dict[str, Observed], gpus: list[dict[str, Observed]]) ->
     ordered = sorted(groups.items(), key=lambda pair: repr([(key, seen.text()) for key, seen in pair[0]]))
     return Host(
         facts=tuple(
-            (key, Observed(seen.outcome, seen.value)) for key, seen in sorted(host_facts.items(), key=lambda pair: pair[0])
+            (key, Observed(seen.outcome, seen.value))
+            for key, seen in sorted(host_facts.items(), key=lambda pair: pair[0])
         ),
         gpus=tuple(GpuGroup(count=count, facts=facts) for facts, count in ordered),
     )
-
-

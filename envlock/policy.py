@@ -7,22 +7,13 @@ that the lockfile judges alone.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from envlock.errors import LockfileError
 from envlock.facts import UNANSWERED
 from envlock.lockfile import Host, Rule
+from envlock.registry import REGISTRY, Entry
 from envlock.rules import Judge, parse
 from envlock.tables import nearest_hint
-
-
-class Entry(Protocol):
-    """What is used of a registry entry (`envlock.registry.Entry`)."""
-
-    @property
-    def unit(self) -> str: ...
-    @property
-    def rule(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +60,7 @@ class Policy:
 
 
 def policy_of(
-    rules: tuple[Rule, ...], registry: Mapping[str, Entry], where: str, locked: tuple[str, ...] = ()
+    rules: tuple[Rule, ...], where: str, locked: tuple[str, ...] = (), registry: Mapping[str, Entry] = REGISTRY
 ) -> Policy:
     """Return the policy in `rules`, every rule checked, whether a fact asks for it or not.
 
@@ -117,10 +108,10 @@ def _specific(key: str) -> tuple[bool, int]:
     return ("*" not in key, len(key.replace("*", "")))
 
 
-def default_rules(host: Host, registry: Mapping[str, Entry]) -> tuple[Rule, ...]:
+def default_rules(host: Host, registry: Mapping[str, Entry] = REGISTRY) -> tuple[Rule, ...]:
     """Return one rule by name for each fact locked in `host`, sorted by key.
 
-    The rule is the registry's default, `exact` for a fact the registry does not know.
+    Rule and severity are the registry's; `exact` and `error` for a fact it does not know.
     A fact that could not be observed when it was locked gets `unknown = "allow"` with
     the reason: what is never known is then allowed by name, and by name only.
     """
@@ -130,11 +121,16 @@ def default_rules(host: Host, registry: Mapping[str, Entry]) -> tuple[Rule, ...]
             seen.setdefault(key, set()).add(observed.outcome)
     rules = []
     for key in sorted(seen):
-        rule = registry[key].rule if key in registry else "exact"
+        entry = registry.get(key)
         missing = sorted(seen[key] & UNANSWERED)
-        if missing:
-            words = " and ".join(outcome.replace("-", " ") for outcome in missing)
-            rules.append(Rule(key=key, rule=rule, unknown="allow", reason=f"{words} when it was locked"))
-        else:
-            rules.append(Rule(key=key, rule=rule))
+        words = " and ".join(outcome.replace("-", " ") for outcome in missing)
+        rules.append(
+            Rule(
+                key=key,
+                rule=entry.rule if entry else "exact",
+                severity=entry.severity if entry else "error",
+                unknown="allow" if missing else "error",
+                reason=f"{words} when it was locked" if missing else "",
+            )
+        )
     return tuple(rules)
