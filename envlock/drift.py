@@ -215,18 +215,21 @@ def _compare_gpus(bench: _Bench, host: Host, observed: Facts) -> bool:
     slots = [index for index, group in enumerate(host.gpus) for _ in range(room or min(group.count, len(gpus)))]
     pairs = _pairs(bench, host.gpus, slots, gpus)
     counted = False
+    unsure = _unsure(dict(host.facts).get(GPU_COUNT, value(total)), total)
+    kind = Kind.EXTRA if unsure is None else Kind.UNANSWERED
     for index, gpu in enumerate(gpus):
         if index in pairs:
             bench.facts(host.gpus[pairs[index]].facts, gpu.facts, gpu.ident)
         elif not count_fits:
-            counted = bench.add(GPU_COUNT, gpu.ident, Kind.EXTRA, "(no such GPU)", _name_of(gpu.facts)) or counted
+            name = _name_of(gpu.facts)
+            counted = bench.add(GPU_COUNT, gpu.ident, kind, "(no such GPU)", name, unsure or "") or counted
     if count_fits:
         return counted
-    unsure = _gpus_unanswered(observed)
+    unsure = _unsure(observed.host.get(GPU_COUNT), len(gpus))
+    kind = Kind.MISSING if unsure is None else Kind.UNANSWERED
     for index, group in enumerate(host.gpus):
         short = group.count - sum(1 for paired in pairs.values() if paired == index)
         if short:
-            kind = Kind.MISSING if unsure is None else Kind.UNANSWERED
             wanted = f"{group.count} x {_name_of(dict(group.facts))}"
             counted = bench.add(GPU_COUNT, "", kind, wanted, f"{group.count - short} of them", unsure or "") or counted
     return counted
@@ -246,17 +249,15 @@ def _pairs(bench: _Bench, groups: tuple[GpuGroup, ...], slots: list[int], gpus: 
     return {gpu: slots[slot] for slot, gpu in pair(len(slots), len(gpus), cost)}
 
 
-def _gpus_unanswered(observed: Facts) -> str | None:
+def _unsure(seen: Observed | None, listed: int) -> str | None:
     """Return why it cannot be told how many GPUs there are; `None` when it can.
 
     A driver that gives no answer shows no GPU: that is not the same as no GPU.
     """
-    seen = observed.host.get(GPU_COUNT)
     if seen is None:
         return "how many GPUs there are was not observed"
     if seen.outcome in UNANSWERED:
         return seen.detail or seen.outcome.replace("-", " ")
-    listed = len(observed.gpus())
     if seen.has_value and seen.value != listed:
         return f"{seen.text()} are there, {listed} answered"
     return None

@@ -1,0 +1,50 @@
+"""How results are put in words: colours, values that are safe to show, counts.
+
+What is shown may come from a file that a stranger wrote: nothing of it reaches a
+terminal as a control character.
+"""
+
+from collections.abc import Iterable
+
+LONG = 60
+"""A value longer than this many letters is shown on a line of its own."""
+
+_CODES = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1"}
+VERDICT_COLORS = {"match": "green", "drift": "red", "unknown": "yellow"}
+
+
+def paint(text: str, color: str, colored: bool) -> str:
+    """Return `text` in `color` when `colored`."""
+    return f"\x1b[{_CODES[color]}m{text}\x1b[0m" if colored else text
+
+
+def shown(text: str) -> str:
+    """Return `text` with every control character written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return `1 fact`, `2 facts`."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def listed(parts: Iterable[str]) -> str:
+    """Return the parts that say something, separated by commas."""
+    return ", ".join(part for part in parts if part)
+
+
+def change(before: str, after: str) -> list[str]:
+    """Return `before → after` as lines: one where it fits, else what only one side holds."""
+    before, after = shown(before) or "(nothing)", shown(after) or "(nothing)"
+    if len(before) + len(after) <= LONG * 2:
+        return [f"{before} → {after}"]
+    old, new = before.split(), after.split()
+    if len(old) > 3 and len(new) > 3:
+        # Long lists, such as CPU flags: what they share would drown the difference.
+        gone = [word for word in old if word not in set(new)]
+        come = [word for word in new if word not in set(old)]
+        if gone or come:
+            return [f"only expected: {' '.join(gone) or '-'}", f"only observed: {' '.join(come) or '-'}"]
+    return [f"expected: {before}", f"observed: {after}"]
