@@ -11,6 +11,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from envlock.errors import LockHeldError, StorageError, UsageError
 
@@ -47,6 +48,17 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
     file nobody named. Raises `StorageError` when the disk refuses; the old file is
     then still there.
     """
+    with replacing(path, mode) as stream:
+        stream.write(data)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
+    """Give a stream whose bytes replace the file at `path` when the block ends well.
+
+    When the block raises, `path` is untouched and nothing stays behind. The errors are
+    those of `write_atomic`.
+    """
     if path.is_symlink():
         raise UsageError("is a symbolic link; refusing to write through it", where=path)
     folder = path.parent
@@ -57,7 +69,7 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
             with os.fdopen(descriptor, "wb") as stream:
-                stream.write(data)
+                yield stream
                 stream.flush()
                 os.fchmod(stream.fileno(), mode)
                 os.fsync(stream.fileno())

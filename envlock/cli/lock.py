@@ -1,0 +1,143 @@
+"""`envlock lock`: resolve the spec, write the lockfile, or say whether it still fits."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from envlock.cli import options
+from envlock.errors import EXIT_DRIFT, EXIT_MATCH, CouldNotTell, UsageError
+
+if TYPE_CHECKING:
+    from envlock.lock.operation import Ports
+    from envlock.lockfile import Lockfile
+    from envlock.spec import Spec
+    from envlock.store import Store
+
+
+@click.command("lock")
+@options.spec_option
+@options.lock_option
+@click.option("--check", is_flag=True, help="Say fresh (0) or stale (1); without a network, nothing is written.")
+@click.option("--upgrade", "-U", is_flag=True, help="Let every version move.")
+@click.option("--upgrade-package", "-P", multiple=True, metavar="NAME", help="Let this package's version move.")
+@click.option("--update-host", is_flag=True, help="Observe [host] anew on this machine.")
+@click.option("--seed", type=options.PATH, metavar="FILE", help="Prefer the versions of another lockfile.")
+@click.option("--offline", is_flag=True, help="Use the store and what is locked, never a network.")
+@click.option("--locked", is_flag=True, help="Write nothing: an error when the lockfile is not fresh.")
+@click.option("--frozen", is_flag=True, help="Use the lockfile as it is, without a look at the spec.")
+@options.format_option("text", "json")
+@options.output_option
+def command(spec: Path | None, lock: Path | None, **chosen: Any) -> int:
+    """Resolve the spec and write the lockfile, its packages in the store.
+
+    What is locked stays locked: only --upgrade and --upgrade-package move a version.
+    """
+    from envlock import lockstore
+    from envlock import spec as specs
+
+    _refuse_contradictions(chosen)
+    spec_path = spec or Path(lockstore.SPEC_NAME)
+    if chosen["frozen"]:
+        return _frozen(lockstore.find(lock, spec, Path()), chosen)
+    wanted = specs.read(spec_path)
+    path = lock or lockstore.beside(spec_path, wanted.name)
+    if chosen["check"] or chosen["locked"]:
+        return _check(wanted, spec_path, path, chosen)
+    return _lock(wanted, spec_path, path, chosen)
+
+
+def _refuse_contradictions(chosen: dict[str, Any]) -> None:
+    reading = [name for name in ("check", "locked", "frozen") if chosen[name]]
+    writing = [name for name in ("upgrade", "upgrade_package", "update_host", "seed") if chosen[name]]
+    if len(reading) > 1 or (reading and writing):
+        names = " and ".join(f"`--{name.replace('_', '-')}`" for name in [*reading, *writing][:2])
+        raise UsageError(f"{names} contradict each other")
+    if chosen["offline"] and (chosen["upgrade"] or chosen["upgrade_package"]):
+        raise UsageError("`--offline` and an upgrade contradict each other")
+
+
+def _check(wanted: "Spec", spec_path: Path, path: Path, chosen: dict[str, Any]) -> int:
+    from envlock import lockstore
+    from envlock.lock.freshness import freshness
+
+    if not path.exists():
+        raise CouldNotTell("no such lockfile", where=path, hint="`envlock lock` writes it")
+    found = freshness(wanted, lockstore.read(path), spec_path.parent)
+    if chosen["output_format"] == "json":
+        options.emit_json(found.to_document(path), chosen["output"])
+    else:
+        lines = [f"{path} is {'stale' if found.stale else 'fresh'}", *(f"  {reason}" for reason in found.stale)]
+        options.emit("\n".join(lines), chosen["output"])
+    if chosen["locked"] and found.stale:
+        options.say("`envlock lock` writes it anew")
+    return EXIT_DRIFT if found.stale else EXIT_MATCH
+
+
+def _lock(wanted: "Spec", spec_path: Path, path: Path, chosen: dict[str, Any]) -> int:
+    from envlock import files, lockstore
+    from envlock.lock.operation import Request
+    from envlock.lock.operation import lock as locked
+    from envlock.store import Store, default_root
+
+    store = Store(default_root())
+    with files.exclusive(path), store.using():
+        previous = lockstore.read(path) if path.exists() else None
+        found = locked(
+            Request(
+                spec=wanted,
+                where=spec_path,
+                previous=previous,
+                seed=lockstore.read(chosen["seed"]) if chosen["seed"] else None,
+                upgrade=chosen["upgrade"],
+                upgrade_packages=frozenset(chosen["upgrade_package"]),
+                offline=chosen["offline"],
+                update_host=chosen["update_host"],
+            ),
+            _ports(store),
+        )
+        changed = lockstore.write(path, found)
+    _tell(path, found, previous, changed, chosen)
+    return EXIT_MATCH
+
+
+def _ports(store: "Store") -> "Ports":
+    import os
+
+    from envlock.lock.indexes import of_host
+    from envlock.lock.operation import Ports
+
+    def engine() -> Any:
+        from envlock.image.engine import connect
+
+        return connect(os.environ)
+
+    def probe() -> Any:
+        from envlock.probe import probe as observe
+
+        return observe()
+
+    return Ports(store=store, indexes=of_host(os.environ), probe=probe, engine=engine, say=options.say)
+
+
+def _frozen(path: Path, chosen: dict[str, Any]) -> int:
+    from envlock import lockstore
+
+    _tell(path, lockstore.read(path), None, False, chosen)
+    return EXIT_MATCH
+
+
+def _tell(path: Path, found: "Lockfile", previous: "Lockfile | None", changed: bool, chosen: dict[str, Any]) -> None:
+    from envlock.lock.summary import moved, summary
+
+    if chosen["output_format"] == "json":
+        options.emit_json(summary(path, found, previous, changed), chosen["output"])
+        return
+    for line in moved(previous, found):
+        options.say(line)
+    state = "wrote" if changed else "unchanged"
+    options.emit(
+        f"{state} {path}\n  {len(found.apt)} Debian packages, {len(found.python)} wheels, {len(found.files)} files\n"
+        f"  inputs {found.inputs()}",
+        chosen["output"],
+    )
