@@ -1,0 +1,102 @@
+"""One fresh process: imports torch, sets the switches, runs the suite, says what it saw.
+
+The answer is a JSON object, framed, on standard output; `outcome` is `ran` or `failed`
+with the reason in words. Nothing here decides whether the answer is right: that is
+`envlock.run.compare`'s work, with the lockfile in hand.
+
+Travels to nodes: standard library only, Python 3.8 and newer; torch imported when it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Dict, List
+
+from envlock.canary import generator, libraries, platform, settings, suite, switches
+from envlock.canary.known import first_line
+from envlock.canary.request import Request
+from envlock.canary.tensors import SAMPLES, Maker
+from envlock.errors import EnvlockError
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def run(request: Request) -> Dict[str, Any]:
+    """Return what one process saw, whatever happened to it."""
+    try:
+        return _run(request)
+    except EnvlockError as error:
+        return failed(str(error), error.hint)
+    except Exception as error:  # the frame must be written: a run that broke is an answer
+        return failed("{}: {}".format(type(error).__name__, first_line(error)))
+
+
+def failed(text: str, hint: Any = None) -> Dict[str, Any]:
+    """Return the answer of a process that could not run."""
+    return {"outcome": "failed", "failure": text, "hint": hint}
+
+
+def _run(request: Request) -> Dict[str, Any]:
+    generator.require_little_endian()
+    begin = time.monotonic()
+    try:
+        import torch
+    except ImportError as error:
+        return failed("torch cannot be imported: {}".format(first_line(error)), "is it in the environment's packages?")
+    spent = {"import": round(1000 * (time.monotonic() - begin))}
+    found = platform.read(torch, request.backend)
+    switches.apply(torch, request.torch)
+    # What a service would get counts: only where no variable decides is the count set here.
+    if not any(name in os.environ for name in _THREAD_VARIABLES):
+        torch.set_num_threads(request.threads)
+    begin = time.monotonic()
+    device = "cuda:0" if request.backend == platform.CUDA else "cpu"
+    maker = Maker(torch, device, suite.INPUTS)
+    spent["inputs"] = round(1000 * (time.monotonic() - begin))
+    if request.flip is not None:
+        _flip(maker, request)
+    samples = 0 if request.values else SAMPLES
+    outputs, problems, tiers = suite.run_once(torch, maker, samples=samples)
+    spent.update(tiers)
+    first = {output.name: output.value for output in outputs}
+    differences = _repeat(torch, maker, request.runs, first, problems)
+    controls = suite.controls(torch, maker)
+    problems.extend(switches.not_in_force(torch, request.torch))
+    loaded = libraries.read()
+    return {
+        "outcome": "ran",
+        "inputs": str(maker.digest),
+        "changed-inputs": maker.changed(),
+        "platform": found,
+        "settings": settings.deciding(torch, request.torch, loaded, os.environ),
+        "information": {**settings.informing(torch), **platform.described(torch, request.backend)},
+        "libraries": loaded,
+        "controls": controls,
+        "problems": problems,
+        "milliseconds": spent,
+        "outputs": [output.to_document() for output in outputs],
+        "differences": differences,
+    }
+
+
+def _flip(maker: Maker, request: Request) -> None:
+    assert request.flip is not None
+    name, bit = request.flip
+    if name not in maker.names():
+        weights = ", ".join(sorted(known for known in maker.names() if known.startswith("t3.")))
+        raise EnvlockError("no weight is called {!r}".format(name), hint="weights: " + weights)
+    maker.flip(name, bit)
+
+
+def _repeat(torch: Any, maker: Maker, runs: int, first: Dict[str, str], problems: List[str]) -> List[Dict[str, Any]]:
+    """Run the suite again and return every output that is not what the first run gave."""
+    differences: List[Dict[str, Any]] = []
+    for number in range(2, runs + 1):
+        outputs, again, _ = suite.run_once(torch, maker, keep=False)
+        problems.extend("run {}: {}".format(number, text) for text in again)
+        values = {output.name: output.value for output in outputs}
+        for name in list(first) + [name for name in values if name not in first]:
+            if values.get(name) != first.get(name):
+                differences.append({"run": number, "name": name, "value": values.get(name, "(missing)")})
+    return differences
