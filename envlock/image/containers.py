@@ -45,6 +45,13 @@ def kill(engine: "Engine", ident: str) -> None:
         engine.transport.call("cannot kill the container", "POST", f"/containers/{quote(ident)}/kill", deadline=10.0)
 
 
+def wait(engine: "Engine", ident: str, deadline: float) -> None:
+    """Wait for a container's end; `EngineError` when it has not come within `deadline` seconds."""
+    engine.transport.call(
+        "cannot wait for the container", "POST", f"/containers/{quote(ident)}/wait", deadline=deadline
+    )
+
+
 def inspect(engine: "Engine", ident: str) -> dict[str, Any]:
     """Return what the engine says about a container."""
     what = "cannot inspect the container"

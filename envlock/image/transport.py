@@ -92,7 +92,7 @@ class Transport:
         upload: Upload | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Generator[bytes, None, None]:
-        """Ask, sending `upload` as a tar stream, and return the answer chunk by chunk as it comes."""
+        """Ask, sending `upload` as a tar archive, and return the answer chunk by chunk as it comes."""
 
         def work(running: "_Running") -> None:
             kind = {} if upload is None else {"Content-Type": "application/x-tar"}
@@ -102,6 +102,16 @@ class Transport:
                     running.put(chunk)
 
         return _Running(what, deadline).results(work)
+
+    def attach(self, what: str, ident: str, *, deadline: float) -> "Attached":
+        """Attach to a created container's standard streams, and return the open connection."""
+
+        def work(running: "_Running") -> None:
+            params = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+            running.put(self.client.attach_socket(ident, params=params))
+
+        (connection,) = _Running(what, deadline).results(work)
+        return Attached(connection, what)
 
     def messages(
         self,
@@ -134,6 +144,40 @@ class Transport:
             yield message
 
 
+class Attached:
+    """A connection to a container's standard streams; bytes go both ways."""
+
+    def __init__(self, connection: Any, what: str) -> None:
+        self._connection = connection  # kept: its response closes the socket when it is collected
+        self._socket = getattr(connection, "_sock", connection)
+        self._what = what
+
+    def send(self, data: bytes, seconds: float) -> None:
+        """Send all of `data`; `EngineError` when that takes longer than `seconds`."""
+        try:
+            self._socket.settimeout(seconds)
+            self._socket.sendall(data)
+        except OSError as error:
+            raise EngineError(f"{self._what}: {in_words(error)}") from error
+
+    def receive(self, seconds: float) -> bytes | None:
+        """Return the next bytes, none at the end, and None when nothing came within `seconds`."""
+        try:
+            self._socket.settimeout(max(0.01, seconds))
+            found: bytes = self._socket.recv(1 << 18)
+        except TimeoutError:
+            return None
+        except OSError as error:
+            raise EngineError(f"{self._what}: {in_words(error)}") from error
+        return found
+
+    def close(self) -> None:
+        """Close the connection; the container is not ended by that."""
+        for item in (getattr(self._connection, "_response", None), self._connection, self._socket):
+            with contextlib.suppress(OSError, AttributeError, ValueError):
+                item.close()
+
+
 class _Running:
     """One request in its thread: what it found comes through `lane`."""
 
@@ -146,7 +190,7 @@ class _Running:
         self.response: Any = None
         self.broken_upload: BaseException | None = None
 
-    def results(self, work: Callable[["_Running"], None]) -> Generator[bytes, None, None]:
+    def results(self, work: Callable[["_Running"], None]) -> Generator[Any, None, None]:
         """Run `work` and give what it puts, until it ends, fails, or the deadline passes."""
         threading.Thread(target=self._body, args=(work,), daemon=True, name="envlock-engine").start()
         try:
@@ -184,7 +228,7 @@ class _Running:
                 self.lane.put((kind, item), timeout=0.5)
                 return
 
-    def put(self, chunk: bytes) -> None:
+    def put(self, chunk: Any) -> None:
         self._hand("chunk", chunk)
         if self.stopped.is_set():
             raise EngineError(f"{self.what}: given up")
