@@ -25,8 +25,14 @@ HOST_FACTS: tuple[Entry, ...] = (
     Entry(
         "nvidia.gpu_count", "GPUs", INTEGER,
         "a GPU that is missing changes how work is split",
-        "/sys/bus/pci/devices and NVML", BITS, locked=True, rule="exact", severity="error",
+        _NVML + " nvmlDeviceGetCount", BITS, locked=True, rule="exact", severity="error",
         remedy="look for a lost GPU in the kernel log (Xid), and for one hidden from this container",
+    ),
+    Entry(
+        "nvidia.pci_count", "GPUs on the PCI bus", INTEGER,
+        "more than the driver shows: some are lost, hidden or given to another driver",
+        "/sys/bus/pci/devices", INFORMATION, locked=True, rule="exact",
+        remedy="look for a lost GPU in the kernel log (Xid), and at `lspci -k` for its driver",
     ),
     Entry(
         "nvidia.driver", "driver", STRING,

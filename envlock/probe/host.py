@@ -1,0 +1,178 @@
+"""Where facts are read from: a tree of files, and the few things that are calls.
+
+Readers get a `Host` and never open a file or start a program themselves, so that a
+recorded tree of files is read by the same code as this machine. A plain `Host` is such
+a recording: its calls answer that they were not recorded. `LiveHost` is this machine.
+
+Travels to nodes: standard library only, Python 3.8 and newer.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Callable, Mapping, Sequence
+
+from envlock.errors import ToolError
+from envlock.facts import FAILED, NO_PERMISSION, Observed, Value, absent, value
+
+
+class Absent(Exception):
+    """Raised by a reader: there is no value, and this is why (`outcome`, `detail`)."""
+
+    def __init__(self, outcome: str, detail: str) -> None:
+        super().__init__(detail)
+        self.outcome = outcome
+        self.detail = detail
+
+
+class Host:
+    """A tree of files below `root`. Paths are given as on the host, from `/`.
+
+    Text is decoded as UTF-8; bytes that are not are kept as visible escapes, because a
+    fact with a broken byte in it is still a fact.
+    """
+
+    def __init__(self, root: str | os.PathLike[str] = "/") -> None:
+        self.root = os.fspath(root).rstrip("/")
+
+    def read(self, path: str) -> str:
+        """Return the text of the file at `path`; raises `OSError`."""
+        with open(self.root + path, "rb") as stream:
+            return stream.read().decode("utf-8", "backslashreplace")
+
+    def names(self, path: str) -> tuple[str, ...]:
+        """Return the sorted names in the folder at `path`; raises `OSError`."""
+        return tuple(sorted(os.listdir(self.root + path)))
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is something at `path`; a folder that may not be entered raises `OSError`."""
+        try:
+            os.lstat(self.root + path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def link(self, path: str) -> str:
+        """Return what the symbolic link at `path` says; raises `OSError`."""
+        return os.readlink(self.root + path)
+
+    def machine(self) -> str:
+        """Return the architecture as the kernel names it, such as `x86_64`."""
+        raise _not_recorded()
+
+    def libc(self) -> str:
+        """Return the C library of this process, such as `glibc 2.36`."""
+        raise _not_recorded()
+
+    def python(self) -> tuple[str, str]:
+        """Return the implementation and version of the Python that probes."""
+        raise _not_recorded()
+
+    def module_file(self, name: str) -> str | None:
+        """Return the file that `import name` would load, without loading it."""
+        raise _not_recorded()
+
+    def variable(self, name: str) -> str | None:
+        """Return an environment variable."""
+        return None
+
+    def program(self, name: str) -> str | None:
+        """Return the path of the program `name`; None when it is not installed."""
+        raise _not_recorded()
+
+    def output(self, argv: Sequence[str]) -> str:
+        """Return what the program prints; raises `ToolError`."""
+        raise _not_recorded()
+
+    def ask(self, socket_path: str, request: bytes) -> bytes:
+        """Return the answer to `request` on a local socket; raises `OSError`."""
+        raise _not_recorded()
+
+    def nvml(self) -> Mapping[str, object]:
+        """Return what NVML says (`envlock.probe.nvml.collect`); raises `Absent`."""
+        raise _not_recorded()
+
+
+def _not_recorded() -> Absent:
+    return Absent(FAILED, "not part of this recorded host")
+
+
+class LiveHost(Host):
+    """This machine. `deadline` is in seconds, for each program and socket."""
+
+    def __init__(self, deadline: float = 2.0, nvml_deadline: float = 60.0) -> None:
+        super().__init__("/")
+        self._deadline = deadline
+        # Without persistence the first user wakes every GPU: seconds for each of up to sixteen.
+        self._nvml_deadline = nvml_deadline
+
+    def machine(self) -> str:
+        return os.uname().machine
+
+    def libc(self) -> str:
+        try:
+            found = os.confstr("CS_GNU_LIBC_VERSION")
+        except (ValueError, OSError):
+            found = None
+        if not found:
+            raise Absent("not-supported", "the C library of this Python is not glibc")
+        return found
+
+    def python(self) -> tuple[str, str]:
+        return sys.implementation.name, ".".join(str(part) for part in sys.version_info[:3])
+
+    def module_file(self, name: str) -> str | None:
+        from importlib.util import find_spec
+
+        spec = find_spec(name)
+        return None if spec is None else spec.origin
+
+    def variable(self, name: str) -> str | None:
+        return os.environ.get(name)
+
+    def program(self, name: str) -> str | None:
+        from shutil import which
+
+        return which(name)
+
+    def output(self, argv: Sequence[str]) -> str:
+        from envlock.process import check
+
+        return check(argv, self._deadline).decode("utf-8", "backslashreplace")
+
+    def ask(self, socket_path: str, request: bytes) -> bytes:
+        from envlock.probe.engine import exchange
+
+        return exchange(socket_path, request, self._deadline)
+
+    def nvml(self) -> Mapping[str, object]:
+        from envlock.probe.nvml_child import ask
+
+        return ask(self.module_file("pynvml"), self._nvml_deadline)
+
+
+def observe(source: str, read: Callable[[], Value], missing: str = FAILED, why: str = "") -> Observed:
+    """Return what `read` gives as an observed fact; what it raises becomes an absence in words.
+
+    `missing` is the outcome of a file that is not there, `why` its detail: for `/proc`
+    a failure, for a feature's own file `not-supported`.
+    """
+    try:
+        return value(read(), source)
+    except Absent as absence:
+        return absent(absence.outcome, source, absence.detail)
+    except PermissionError as error:
+        return absent(NO_PERMISSION, source, _words(error))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        return absent(missing, source, why or _words(error))
+    except OSError as error:
+        return absent(FAILED, source, _words(error))
+    except ToolError as error:
+        return absent(FAILED, source, error.message)
+    except ValueError as error:
+        return absent(FAILED, source, "not understood: {}".format(error))
+
+
+def _words(error: OSError) -> str:
+    return (error.strerror or str(error) or type(error).__name__).lower()
