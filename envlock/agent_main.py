@@ -1,0 +1,93 @@
+"""The commands of the zip application that travels to a node or into a container.
+
+`python3 -I envlock-agent.pyz probe` prints what `envlock probe` prints on the same host;
+`canary` runs the canary. Exit codes are those of `envlock`.
+
+Travels to nodes: standard library only, Python 3.8 and newer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import List, NoReturn, Optional
+
+from envlock import __version__
+from envlock.errors import EXIT_MATCH, EXIT_UNKNOWN, EXIT_USAGE, EnvlockError
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors read like envlock's own."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_USAGE, "error: {}\n\nhint: `{} --help` lists the options\n".format(message, self.prog))
+
+
+def main(argv: Optional[List[str]] = None) -> int:
+    """Run one command and return its exit code; a person never sees a traceback."""
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        if arguments[:1] == ["canary"]:
+            from envlock.canary.main import main as canary
+
+            code: int = canary(arguments[1:])
+            return code
+        options = _parser().parse_args(arguments)
+        _write(_probe(options.format, options.only))
+        return EXIT_MATCH
+    except EnvlockError as error:
+        if _wants_json(arguments):
+            _write(_json(error.to_document()))
+        sys.stderr.write("error: {}\n".format(error))
+        if error.hint:
+            sys.stderr.write("\nhint: {}\n".format(error.hint))
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader has gone: say nothing more, not even at interpreter shutdown.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        sys.stderr.write("error: {}\n".format((error.strerror or str(error)).lower()))
+        return EXIT_UNKNOWN
+    except KeyboardInterrupt:
+        sys.stderr.write("aborted\n")
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="envlock-agent.pyz", description="Observe this host, or run the canary on it.")
+    parser.add_argument("--version", action="version", version="envlock-agent {}".format(__version__))
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
+    probe = commands.add_parser("probe", help="print the facts of this host")
+    probe.add_argument("--format", choices=("text", "json"), default="text", help="output (default: text)")
+    probe.add_argument("--only", default="", metavar="PREFIX", help="only facts whose keys start with PREFIX")
+    commands.add_parser("canary", help="run the canary", add_help=False)
+    return parser
+
+
+def _probe(output_format: str, only: str) -> str:
+    from envlock.probe import probe
+
+    facts = probe(only=only)
+    if output_format == "json":
+        return _json(facts.to_document())
+    from envlock.probe.text import render
+
+    return render(facts)
+
+
+def _json(document: object) -> str:
+    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _write(text: str) -> None:
+    # Bytes, because a bare node's locale may not know the letters.
+    sys.stdout.buffer.write(text.encode("utf-8"))
+    sys.stdout.buffer.flush()
+
+
+def _wants_json(arguments: List[str]) -> bool:
+    joined = " ".join(arguments)
+    return "--format json" in joined or "--format=json" in joined
