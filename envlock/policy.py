@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from envlock.errors import LockfileError
 from envlock.facts import UNANSWERED
-from envlock.lockfile import Host, Rule
+from envlock.lockfile import Host, Lockfile, Rule
 from envlock.registry import REGISTRY, Entry
 from envlock.rules import Judge, parse
 from envlock.tables import nearest_hint
@@ -86,6 +86,18 @@ def policy_of(
                 hint=nearest_hint(rule.key, known, "`envlock probe` lists the facts"),
             )
     return policy
+
+
+def policy_of_lock(lock: Lockfile, where: str) -> Policy:
+    """Return the policy of `lock`, read from the file `where`, every rule checked."""
+    return policy_of(lock.policy, where, locked_keys(lock.host))
+
+
+def locked_keys(host: Host | None) -> tuple[str, ...]:
+    """Return the keys of all facts locked in `host`, sorted."""
+    if host is None:
+        return ()
+    return tuple(sorted({key for facts in (host.facts, *(group.facts for group in host.gpus)) for key, _ in facts}))
 
 
 def fits(pattern: str, key: str) -> bool:

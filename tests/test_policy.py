@@ -1,0 +1,258 @@
+"""Rules and policy (`envlock.rules`, `envlock.policy`)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samples import facts, gpu_facts, host, lock
+
+from envlock.errors import LockfileError
+from envlock.facts import OUTCOMES, UNANSWERED, VALUE, Observed, absent, value
+from envlock.lockfile import Rule
+from envlock.policy import default_rules, fits, locked_keys, policy_of, policy_of_lock
+from envlock.registry import REGISTRY
+from envlock.rules import Outcome, parse
+
+
+def judged(rule: str, expected: Observed, observed: Observed, unit: str = "") -> Outcome:
+    return parse(rule, unit).judge(expected, observed).outcome
+
+
+HIDDEN = absent("hidden", detail="the hypervisor shows none")
+NONE = absent("not-supported")
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected", "observed", "outcome"),
+    [
+        ("exact", value("a"), value("a"), "same"),
+        ("exact", value("a"), value("b"), "different"),
+        ("exact", value(1), value(True), "different"),
+        ("exact", value(("a", "b")), value(("a",)), "different"),
+        ("exact", value("96.00.5E.00.01"), value("96.00.5e.00.01"), "same"),
+        ("exact", NONE, NONE, "same"),
+        ("exact", NONE, value("a"), "different"),
+        ("exact", value("a"), NONE, "different"),
+        ("ignore", value("a"), value("b"), "same"),
+        ("ignore", value("a"), HIDDEN, "same"),
+        (">=535, <536", value("535.161.08"), value("535.183.01"), "same"),
+        (">=535, <536", value("535.161.08"), value("550.120"), "different"),
+        (">=535, <536", HIDDEN, value("535.1"), "same"),
+        (">=535", value("535.1"), NONE, "different"),
+        (">=535", NONE, NONE, "same"),
+        (">=6.1", value("6.1"), value("6.1-rc3"), "unknown"),
+        ("==96.00.5e.*", value("x"), value("96.00.5E.00.01"), "same"),
+        ("within 5", value(1), value(1), "error"),
+        ("within 10 W", value(700), value(690), "same"),
+        ("within 10 W", value(700), value(689), "different"),
+        ("within 0.5 %", value(1000), value(1005), "same"),
+        ("within 0.5 %", value(1000), value(1006), "different"),
+        ("within 5 %", value(0), value(0), "same"),
+        ("within 5 %", value(0), value(1), "different"),
+        ("within 5 %", value("100.0"), value("104.9"), "same"),
+        ("within 5 %", value("fast"), value("fast"), "same"),
+        ("within 5 %", value("fast"), value("slow"), "different"),
+        ("within 5 %", value(1), value(True), "different"),
+        ("one-of a, b", value("a"), value("b"), "same"),
+        ("one-of a, b", value("a"), value("c"), "different"),
+        ('one-of "a, b", c', value("a"), value("a, b"), "same"),
+        ("one-of true", value(True), value(True), "same"),
+        ("one-of yes", value(True), value(False), "different"),
+        ("one-of a", NONE, NONE, "same"),
+        ("one-of a", value("a"), NONE, "different"),
+    ],
+)
+def test_a_rule_judges_a_pair_of_facts(rule: str, expected: Observed, observed: Observed, outcome: str) -> None:
+    """Each rule says same, different or unknown; a text that is no rule is an error."""
+    if outcome == "error":
+        with pytest.raises(LockfileError):
+            parse(rule)
+    else:
+        assert judged(rule, expected, observed, unit="W" if rule.endswith("W") else "") == outcome
+
+
+@pytest.mark.parametrize("rule", ["exact", ">=1, <2", "within 5 %", "one-of a, b"])
+@pytest.mark.parametrize("outcome", sorted(UNANSWERED))
+def test_what_was_not_answered_equals_nothing(rule: str, outcome: str) -> None:
+    """An unanswered fact is unknown under every rule, even against the same lack of an answer."""
+    for expected in (value("1.5"), absent(outcome), NONE):
+        assert judged(rule, expected, absent(outcome)) == Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("rule", ["exact", "within 5 %"])
+def test_a_fact_unknown_when_locked_is_not_known_to_be_the_same_now(rule: str) -> None:
+    """Rules that look at the locked value cannot tell without it."""
+    judgement = parse(rule).judge(HIDDEN, value(5))
+    assert judgement.outcome == Outcome.UNKNOWN
+    assert judgement.because == "not known when it was locked"
+
+
+def test_a_judgement_says_what_was_got_and_what_was_expected() -> None:
+    """The words name both sides, the tolerance, and why there is no answer."""
+    within = parse("within 10 W", "W").judge(value(700), value(650))
+    assert within.text() == "got 650, expected 700 within 10 W"
+    hidden = parse("exact").judge(value("a"), HIDDEN)
+    assert hidden.text() == "got (hidden), expected a (the hypervisor shows none)"
+
+
+def test_a_tolerance_in_another_unit_of_the_same_kind_is_converted() -> None:
+    """`within 1 W` on a fact in mW reaches 1000 mW, and not one more."""
+    assert judged("within 1 W", value(700000), value(699000), "mW") == Outcome.SAME
+    assert judged("within 1 W", value(700000), value(698999), "mW") == Outcome.DIFFERENT
+    assert judged("within 1 GiB", value(1024), value(2048), "MiB") == Outcome.SAME
+
+
+@pytest.mark.parametrize(
+    ("rule", "unit", "message", "hint"),
+    [
+        ("exakt", "", "unknown rule 'exakt'", "did you mean `exact`?"),
+        ("", "", "unknown rule ''", "one of: >=1.2, <2, exact, ignore, one-of, within"),
+        ("535.161", "", "unknown rule '535.161'", "for a version write `==535.161` or a range such as `>=535.161`"),
+        ("within 5 W", "MHz", "a tolerance in 'W' does not fit a fact measured in 'MHz'", "write `within 5 MHz`"),
+        ("within 5 W", "", "a tolerance in 'W' does not fit a fact without a unit", "write `within 5 %`"),
+        ("within five W", "W", "not a tolerance: 'within five W'", None),
+        ("within -5 %", "", "not a tolerance: 'within -5 %'", None),
+        ("one-of", "", "`one-of` lists nothing", "write `one-of a, b`"),
+        ("one-of a,,b", "", "not a list: 'one-of a,,b'", None),
+        ('one-of "a', "", "not a list: 'one-of \"a'", None),
+        (">=1,<", "", "not a version range: '>=1,<'", None),
+    ],
+)
+def test_an_unusable_rule_is_refused_with_a_hint(rule: str, unit: str, message: str, hint: str | None) -> None:
+    """The error quotes the rule and says what would do."""
+    with pytest.raises(LockfileError) as caught:
+        parse(rule, unit)
+    assert message == caught.value.message
+    assert caught.value.hint
+    assert hint in (None, caught.value.hint)
+
+
+_observed = st.one_of(
+    st.builds(value, st.one_of(st.text(max_size=5), st.integers(), st.booleans(), st.lists(st.text(max_size=3)))),
+    st.sampled_from([absent(outcome) for outcome in OUTCOMES if outcome != VALUE]),
+)
+
+
+@given(_observed, _observed)
+def test_exact_is_symmetric_and_only_equal_answers_are_the_same(one: Observed, other: Observed) -> None:
+    """Turning the sides round changes nothing; same means equal and answered on both sides."""
+    outcome = judged("exact", one, other)
+    assert outcome == judged("exact", other, one)
+    if outcome == Outcome.SAME:
+        assert one == other
+        assert not {one.outcome, other.outcome} & UNANSWERED
+
+
+@given(st.text(max_size=30), st.sampled_from(["", "W", "MHz"]))
+def test_any_text_is_a_rule_or_an_error_in_words(text: str, unit: str) -> None:
+    """No text makes the parser raise anything but `LockfileError`."""
+    try:
+        parse(text, unit)
+    except LockfileError as fault:
+        assert fault.message
+        assert fault.hint
+
+
+@pytest.mark.parametrize(
+    ("pattern", "key", "expected"),
+    [
+        ("gpu.*", "gpu.name", True),
+        ("*.name", "gpu.name", True),
+        ("*", "gpu.name", True),
+        ("gpu.*.max", "gpu.clock.max", True),
+        ("gpu.*_max", "gpu.max", False),
+        ("a*a", "a", False),
+        ("gpu.name", "gpu.name", True),
+        ("gpu.n", "gpu.name", False),
+        ("*" + "a*" * 40, "a" * 39 + "b", False),
+    ],
+)
+def test_a_star_stands_for_any_letters(pattern: str, key: str, expected: bool) -> None:
+    """`*` fits any run of letters, also an empty one, and costs no time however many there are."""
+    assert fits(pattern, key) is expected
+
+
+def test_the_most_specific_rule_judges_a_fact() -> None:
+    """A name outranks any pattern, a longer pattern a shorter one; without a rule it is `exact`."""
+    rules = (
+        Rule(key="*", rule="ignore"),
+        Rule(key="gpu.*", rule="one-of a"),
+        Rule(key="gpu.clock_*", rule="within 5 %"),
+        Rule(key="gpu.vbios", rule="exact"),
+    )
+    policy = policy_of(rules, "x.lock.toml")
+    chosen = {key: policy.rule_for(key).key for key in ("gpu.vbios", "gpu.clock_sm_max", "gpu.name", "cpu.model")}
+    assert chosen == {
+        "gpu.vbios": "gpu.vbios", "gpu.clock_sm_max": "gpu.clock_*", "gpu.name": "gpu.*", "cpu.model": "*"
+    }  # fmt: skip
+    assert policy_of((), "x.lock.toml").rule_for("gpu.name").rule == "exact"
+
+
+def test_two_patterns_that_fit_equally_well_are_an_error() -> None:
+    """Which of them is meant is not guessed, and the error says how to decide."""
+    with pytest.raises(LockfileError) as caught:
+        policy_of((Rule(key="gpu.*ame", rule="exact"), Rule(key="gpu.nam*", rule="ignore")), "x.lock.toml")
+    assert str(caught.value) == "x.lock.toml: `gpu.*ame` and `gpu.nam*` fit `gpu.name` equally well, at `policy.rules`"
+    assert caught.value.hint == "add a rule for `gpu.name` itself"
+
+
+def test_a_rule_for_a_fact_that_does_not_exist_is_an_error() -> None:
+    """A slip of the pen would judge nothing: the nearest fact is named."""
+    with pytest.raises(LockfileError) as caught:
+        policy_of((Rule(key="gpu.vbois", rule="exact"),), "x.lock.toml")
+    assert str(caught.value) == 'x.lock.toml: no such fact, at `policy.rules."gpu.vbois"`'
+    assert caught.value.hint == "did you mean `gpu.vbios`?"
+
+
+def test_a_rule_may_name_a_locked_fact_that_this_envlock_does_not_know() -> None:
+    """A lockfile from a newer envlock is judged by its own rules."""
+    policy = policy_of((Rule(key="gpu.new", rule="ignore"),), "x.lock.toml", locked=("gpu.new",))
+    assert policy.rule_for("gpu.new").rule == "ignore"
+
+
+@pytest.mark.parametrize("key", ["gpu.power_limit", "gpu.power_*", "nothing.like.*"])
+def test_an_unusable_rule_is_found_even_when_no_fact_asks_for_it(key: str) -> None:
+    """Rules are checked when the lockfile is read, patterns too, and the key is named."""
+    with pytest.raises(LockfileError) as caught:
+        policy_of((Rule(key=key, rule="within 5 MHz"),), "x.lock.toml")
+    assert caught.value.key == f'policy.rules."{key}"'
+
+
+def test_every_locked_fact_gets_one_default_rule_by_name() -> None:
+    """Rule and severity are the registry's; facts of several GPU groups get one rule each."""
+    locked = host([gpu_facts(), gpu_facts(vbios=value("96.00.A5.00.01"))])
+    rules = {rule.key: rule for rule in default_rules(locked)}
+    assert tuple(rules) == locked_keys(locked)
+    assert rules["gpu.power_limit"].rule == REGISTRY["gpu.power_limit"].rule == "within 1000 mW"
+    assert rules["nvidia.driver"].severity == REGISTRY["nvidia.driver"].severity == "error"
+    assert rules["gpu.name"].severity == "warning"
+
+
+def test_a_fact_unknown_to_the_registry_is_exact() -> None:
+    """What nobody described is judged by the strictest rule."""
+    (rule,) = [rule for rule in default_rules(host(changed={"new.fact": value(1)})) if rule.key == "new.fact"]
+    assert rule == Rule(key="new.fact", rule="exact", severity="error")
+
+
+def test_a_fact_that_was_not_answered_when_locked_is_allowed_by_name() -> None:
+    """Only that fact gets `unknown = "allow"`, and the reason is written beside it."""
+    allowed = [
+        rule for rule in default_rules(host([gpu_facts(ecc=absent("no-permission"))])) if rule.unknown == "allow"
+    ]
+    assert [(rule.key, rule.reason) for rule in allowed] == [
+        ("cpu.microcode", "hidden when it was locked"),
+        ("gpu.ecc", "no permission when it was locked"),
+    ]
+
+
+def test_every_default_rule_of_the_registry_is_a_rule_of_this_language() -> None:
+    """The registry's rule fits the registry's unit, for each fact."""
+    for key, entry in REGISTRY.items():
+        assert parse(entry.rule, entry.unit), key
+        assert entry.severity in ("error", "warning"), key
+
+
+def test_the_default_policy_of_a_lockfile_is_usable() -> None:
+    """What `default_rules` gives passes the check that every lockfile's rules pass."""
+    held = lock(host([gpu_facts()]))
+    assert policy_of_lock(held, "x.lock.toml").rule_for("gpu.vbios").rule == "exact"
+    assert facts([gpu_facts()]).gpus()
