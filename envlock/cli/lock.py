@@ -9,7 +9,7 @@ from envlock.cli import options
 from envlock.errors import EXIT_DRIFT, EXIT_MATCH, CouldNotTell, UsageError
 
 if TYPE_CHECKING:
-    from envlock.lock.operation import Ports
+    from envlock.lock.content import Ports
     from envlock.lockfile import Lockfile
     from envlock.spec import Spec
     from envlock.store import Store
@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 @click.option("--upgrade-package", "-P", multiple=True, metavar="NAME", help="Let this package's version move.")
 @click.option("--update-host", is_flag=True, help="Observe [host] anew on this machine.")
 @click.option("--seed", type=options.PATH, metavar="FILE", help="Prefer the versions of another lockfile.")
-@click.option("--offline", is_flag=True, help="Use the store and what is locked, never a network.")
-@click.option("--locked", is_flag=True, help="Write nothing: an error when the lockfile is not fresh.")
-@click.option("--frozen", is_flag=True, help="Use the lockfile as it is, without a look at the spec.")
+@click.option(
+    "--offline", is_flag=True, envvar="ENVLOCK_OFFLINE", help="Use the store and what is locked, never a network."
+)
+@click.option(
+    "--locked", is_flag=True, envvar="ENVLOCK_LOCKED", help="Write nothing: an error when the lockfile is not fresh."
+)
+@click.option(
+    "--frozen", is_flag=True, envvar="ENVLOCK_FROZEN", help="Use the lockfile as it is, without a look at the spec."
+)
 @options.format_option("text", "json")
 @options.output_option
 def command(spec: Path | None, lock: Path | None, **chosen: Any) -> int:
@@ -76,7 +82,7 @@ def _check(wanted: "Spec", spec_path: Path, path: Path, chosen: dict[str, Any]) 
 
 def _lock(wanted: "Spec", spec_path: Path, path: Path, chosen: dict[str, Any]) -> int:
     from envlock import files, lockstore
-    from envlock.lock.operation import Request
+    from envlock.lock.content import Request
     from envlock.lock.operation import lock as locked
     from envlock.store import Store, default_root
 
@@ -104,8 +110,8 @@ def _lock(wanted: "Spec", spec_path: Path, path: Path, chosen: dict[str, Any]) -
 def _ports(store: "Store") -> "Ports":
     import os
 
+    from envlock.lock.content import Ports
     from envlock.lock.indexes import of_host
-    from envlock.lock.operation import Ports
 
     def engine() -> Any:
         from envlock.image.engine import connect

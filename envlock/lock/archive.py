@@ -5,11 +5,12 @@ suite, architecture, pins or installed packages. Nothing outside the private fol
 written. What apt verifies (InRelease signatures, the hashes below them) is verified here.
 """
 
+import os
 import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from envlock import process
 from envlock.digest import Digest, sha256_file
 from envlock.errors import NetworkError, ToolError
 from envlock.lock.redact import redact
+from envlock.lockfile import DebPackage
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 INSTALL = "install Debian's `apt` and `debian-archive-keyring`, or lock on a Debian machine"
@@ -53,8 +55,6 @@ class Source:
 
 def environment(**more: str) -> dict[str, str]:
     """Return the environment in which apt runs: this one, speaking plain English."""
-    import os
-
     return {**os.environ, **_ENV, **more}
 
 
@@ -121,7 +121,13 @@ class Archive:
         self.architecture = architecture
         self.mirrors = mirrors
         self._env = environment(APT_CONFIG=str(folder / "apt.conf"))
-        for name in ("state/lists/partial", "cache/archives/partial", "etc/preferences.d", "etc/sources.list.d"):
+        for name in (
+            "state/lists/partial",
+            "cache/archives/partial",
+            "etc/preferences.d",
+            "etc/sources.list.d",
+            "etc/apt.conf.d",
+        ):
             (folder / name).mkdir(parents=True)
         (folder / "state" / "status").touch()
         conf = _configuration(folder, architecture)
@@ -132,9 +138,23 @@ class Archive:
         """Resolve against the packages of this dpkg status instead of none."""
         (self.folder / "state" / "status").write_bytes(status)
 
+    def offer(self, held: Sequence[tuple[DebPackage, Path]]) -> None:
+        """Make an index of our own of packages already at hand, each at its path.
+
+        Their bytes were hashed against the lockfile just now, so no signature is asked for.
+        """
+        local = self.folder / "local"
+        local.mkdir()
+        stanzas = []
+        for deb, path in held:
+            control = process.check(["dpkg-deb", "--field", str(path)], _QUERY_SECONDS, env=self._env, hint=INSTALL)
+            where = f"Filename: {deb.file}\nSize: {deb.size}\nSHA256: {deb.sha256.hex}\n"
+            stanzas.append(control.decode("utf-8", "replace").rstrip("\n") + "\n" + where)
+        (local / "Packages").write_text("\n".join(stanzas), "utf-8")
+
     def update(self, sources: tuple[Source, ...], components: tuple[str, ...]) -> None:
         """Fetch and verify the indexes of `sources`. Raises `NetworkError`."""
-        if not Path(self.mirrors.keyring).exists():
+        if sources and not Path(self.mirrors.keyring).exists():
             raise ToolError(
                 "there is no keyring to verify Debian's archive with",
                 where=self.mirrors.keyring,
@@ -142,6 +162,8 @@ class Archive:
             )
         option = f"signed-by={self.mirrors.keyring}"
         lines = [f"deb [{option}] {source.uri} {source.suite} {' '.join(components)}\n" for source in sources]
+        if (self.folder / "local").exists():
+            lines.append(f"deb [trusted=yes] file:{self.folder}/local ./\n")
         (self.folder / "etc" / "sources.list").write_text("".join(lines), "utf-8")
         finished = process.run(
             ["apt-get", "update", "-qq", "--error-on=any"], _UPDATE_SECONDS, env=self._env, hint=INSTALL

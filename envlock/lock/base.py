@@ -39,15 +39,33 @@ class BaseFacts:
     status: bytes
 
 
-def resolve_image(reference: str, platform: str, engine: BaseEngine) -> ImageBase:
-    """Return the image base fixed by digest; the registry's name stays out of it."""
-    found = engine.resolve(reference, platform)
+def parts_of(reference: str) -> tuple[str, str, str]:
+    """Return `(registry, repository, tag)` of `[REGISTRY/]REPOSITORY:TAG`.
+
+    What stands before the first slash is a registry when it looks like a host, as Docker reads it.
+    """
     name, _, tag = reference.rpartition(":")
     first, slash, rest = name.partition("/")
-    # What stands before the first slash is a registry when it looks like a host (as Docker reads it).
     if slash and ("." in first or ":" in first or first == "localhost"):
-        name = rest
-    return ImageBase(repository=name, tag=tag, digest=found.digest, config=found.config, diff_ids=tuple(found.diff_ids))
+        return first, rest, tag
+    return "", name, tag
+
+
+def pinned_reference(reference: str, pinned: ImageBase | None) -> str:
+    """Return `reference` by the digest it was locked with, or as it is when it was not."""
+    registry, repository, tag = parts_of(reference)
+    if pinned is None or (pinned.repository, pinned.tag) != (repository, tag):
+        return reference
+    return f"{registry}/{repository}@{pinned.digest}" if registry else f"{repository}@{pinned.digest}"
+
+
+def resolve_image(wanted: str, reference: str, platform: str, engine: BaseEngine) -> ImageBase:
+    """Return the image `reference` (the tag `wanted`, or its locked digest); no registry's name is in it."""
+    found = engine.resolve(reference, platform)
+    _, repository, tag = parts_of(wanted)
+    return ImageBase(
+        repository=repository, tag=tag, digest=found.digest, config=found.config, diff_ids=tuple(found.diff_ids)
+    )
 
 
 def look_inside(reference: str, engine: BaseEngine, where: str) -> BaseFacts:

@@ -8,6 +8,7 @@ SHA-256; never where it was fetched.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from envlock.digest import Digest
 from envlock.errors import IntegrityError, NetworkError, SpecError, ToolError
@@ -39,22 +40,31 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resolved:
-    """What apt answered; `vanished` are pins whose version the archive no longer has."""
+    """What apt answered; `vanished` are pins that neither the archive nor the store has any more.
+
+    `indexes` is empty when no archive was asked.
+    """
 
     packages: tuple[DebPackage, ...]
     indexes: tuple[AptIndex, ...]
     vanished: tuple[DebPackage, ...]
 
 
-def resolve(wanted: Wanted, pins: Sequence[DebPackage], where: str) -> Resolved:
+def resolve(
+    wanted: Wanted, pins: Sequence[DebPackage], held: Sequence[tuple[DebPackage, Path]], offline: bool, where: str
+) -> Resolved:
     """Return the packages to install, preferring the versions in `pins`.
 
-    `where` names the spec in errors. Raises `SpecError` for a package that does not exist
-    or cannot be installed, `NetworkError`, `ToolError`.
+    `held` are pins at hand with their paths: they stay choosable when the archive has
+    moved on, and are all there is to choose from `offline`. `where` names the spec in
+    errors. Raises `SpecError` for a package that does not exist or cannot be installed,
+    `NetworkError`, `ToolError`.
     """
     mirrors = archive.host_mirrors()
     with archive.opened(ARCHITECTURES[wanted.platform], mirrors) as apt:
-        sources = archive.sources_of(wanted.suite, mirrors)
+        sources = () if offline else archive.sources_of(wanted.suite, mirrors)
+        if held:
+            apt.offer(held)
         apt.update(sources, wanted.components)
         if wanted.status is not None:
             apt.set_status(wanted.status)

@@ -26,11 +26,6 @@ class GoneError(NetworkError):
     """Packages that are locked and that no source of this host has any more (exit 3)."""
 
 
-def missing(packages: Sequence[DebPackage | PythonPackage], store: Store) -> list[DebPackage | PythonPackage]:
-    """Return those of `packages` that the store does not hold whole."""
-    return [package for package in packages if not store.holds(package.sha256)]
-
-
 def refuse_offline(packages: Sequence[DebPackage | PythonPackage]) -> CouldNotTell:
     """Return the error that names what the store lacks when no network may be used."""
     names = ", ".join(f"{package.name} {package.version}" for package in packages[:5])
@@ -153,6 +148,13 @@ def _backend(package: PythonPackage) -> str:
 
     local = package.version.partition("+")[2]
     return local if TORCH_BACKEND.fullmatch(local) else ""
+
+
+def offered(package: PythonPackage, target: Target, indexes: Indexes) -> bool:
+    """Return whether any source of this host still has this version of `package`."""
+    backend = _backend(package) or None
+    wanted = python.Wanted(target=target, requirements=(f"{package.name}=={package.version}",), torch_backend=backend)
+    return bool(python.listed(wanted, indexes))
 
 
 def _addresses(

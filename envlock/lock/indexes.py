@@ -60,6 +60,11 @@ def of_host(variables: Mapping[str, str]) -> Indexes:
     )
 
 
+def without_indexes(environment: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return uv's environment without any place to take packages from."""
+    return tuple(pair for pair in environment if pair[0] not in _UV_WHERE)
+
+
 def _is_where_or_how(name: str) -> bool:
     return (
         name in _UV_WHERE

@@ -5,8 +5,10 @@ answer, a PEP 751 file, is checked here again: one wheel per package that fits t
 target's tags, its name and version as announced, a SHA-256 of full length.
 """
 
+import dataclasses
 import re
 import shutil
+import sys
 import tempfile
 import tomllib
 from collections.abc import Sequence
@@ -16,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from envlock import process
 from envlock.digest import Digest
-from envlock.errors import EnvlockError, IntegrityError, NetworkError, SpecError, ToolError
-from envlock.lock.indexes import Indexes
+from envlock.errors import CouldNotTell, EnvlockError, IntegrityError, NetworkError, SpecError, ToolError
+from envlock.lock.indexes import Indexes, without_indexes
 from envlock.lock.redact import redact
 from envlock.lock.target import Target
 from envlock.lockfile import PythonPackage
+from envlock.store import Store
 
 if TYPE_CHECKING:
     from packaging.pylock import PackageWheel
@@ -77,14 +80,14 @@ def check_requirements(requirements: Sequence[str], where: str) -> None:
 
 
 def resolve(
-    wanted: Wanted, pins: Sequence[PythonPackage], upgrade: frozenset[str], indexes: Indexes, offline: bool, where: str
+    wanted: Wanted, pins: Sequence[PythonPackage], indexes: Indexes, where: str, more: Sequence[str] = ()
 ) -> tuple[Wheel, ...]:
-    """Return one wheel per package, preferring the versions in `pins` but for the names in `upgrade`.
+    """Return one wheel per package, preferring the versions in `pins`.
 
-    `where` names the spec in errors. With a torch backend the host's own sources are asked
-    first when every local version is pinned (`torch==2.13.0+cpu`): a wheel folder of the
-    site must win over an index far away. Raises `SpecError`, `NetworkError`, `ToolError`,
-    `IntegrityError`.
+    `where` names the spec in errors, `more` are further arguments of uv. With a torch
+    backend the host's own sources are asked first when a local version is pinned
+    (`torch==2.13.0+cpu`): a wheel folder of the site must win over an index far away.
+    Raises `SpecError`, `NetworkError`, `ToolError`, `IntegrityError`.
     """
     if not wanted.requirements:
         return ()
@@ -94,13 +97,33 @@ def resolve(
     first: EnvlockError | None = None
     for backend in backends:
         try:
-            text = _compile(wanted, backend, pins, upgrade, indexes, offline, where)
+            text = _compile(wanted, backend, pins, indexes, where, more)
         except (SpecError, NetworkError) as error:
             first = first or error
             continue
         return choose(text, wanted.target, where)
     assert first is not None
     raise first
+
+
+def resolve_held(
+    wanted: Wanted, held: Sequence[PythonPackage], store: Store, indexes: Indexes, where: str
+) -> tuple[Wheel, ...]:
+    """Return one wheel per package out of those `held` in the store, without a network."""
+    with tempfile.TemporaryDirectory(prefix="envlock-wheels-") as folder:
+        for package in held:
+            (Path(folder) / package.file).symlink_to(store.path(package.sha256, package.file))
+        here = dataclasses.replace(indexes, arguments=(), environment=without_indexes(indexes.environment))
+        alone = dataclasses.replace(wanted, torch_backend=None)
+        try:
+            return resolve(alone, held, here, where, ("--offline", "--no-index", "--find-links", folder))
+        except (SpecError, NetworkError) as error:
+            raise CouldNotTell(
+                f"{error.message}\n  and without a network there is only what the store holds",
+                where=where,
+                key="python.requirements",
+                hint="run `envlock lock` once without `--offline`",
+            ) from None
 
 
 def listed(wanted: Wanted, indexes: Indexes) -> list[tuple[str, Digest, str]]:
@@ -114,7 +137,7 @@ def listed(wanted: Wanted, indexes: Indexes) -> list[tuple[str, Digest, str]]:
     found: list[tuple[str, Digest, str]] = []
     for backend in backends:
         try:
-            text = _compile(wanted, backend, (), frozenset(), indexes, False, "the lockfile", ("--no-deps",))
+            text = _compile(wanted, backend, (), indexes, "the lockfile", ("--no-deps",))
         except SpecError:
             continue
         for package in Pylock.from_dict(tomllib.loads(text.decode("utf-8"))).packages:
@@ -143,20 +166,19 @@ def _compile(
     wanted: Wanted,
     backend: str | None,
     pins: Sequence[PythonPackage],
-    upgrade: frozenset[str],
     indexes: Indexes,
-    offline: bool,
     where: str,
-    more: Sequence[str] = (),
+    more: Sequence[str],
 ) -> bytes:
     with tempfile.TemporaryDirectory(prefix="envlock-uv-") as name:
         folder = Path(name)
         (folder / "requirements.in").write_text("\n".join(wanted.requirements) + "\n", "utf-8")
         # uv takes the versions of the file it is to write as preferences.
-        (folder / "pylock.toml").write_text(_preferences(pins, upgrade), "utf-8")
+        (folder / "pylock.toml").write_text(_preferences(pins), "utf-8")
         argv = [
             *(find_uv(), "pip", "compile", "requirements.in", "-o", "pylock.toml", "--format", "pylock.toml"),
             *("--generate-hashes", "--no-build", "--no-header", "--no-annotate", "--color", "never", "--no-progress"),
+            *("--python", sys.executable),
             *("--python-version", wanted.target.python, "--python-platform", wanted.target.uv_platform()),
             *indexes.arguments,
             *more,
@@ -166,8 +188,6 @@ def _compile(
         if wanted.exclude_newer is not None:
             date = wanted.exclude_newer
             argv += ["--exclude-newer", date if "T" in date else date + _DATE]
-        if offline:
-            argv.append("--offline")
         finished = process.run(argv, _SECONDS, env=dict(indexes.environment), cwd=name, hint="`pip install uv`")
         said = redact(finished.stderr.decode("utf-8", "replace"))
         if finished.status != 0:
@@ -183,9 +203,8 @@ def _compile(
         return (folder / "pylock.toml").read_bytes()
 
 
-def _preferences(pins: Sequence[PythonPackage], upgrade: frozenset[str]) -> str:
-    kept = [pin for pin in pins if pin.name not in upgrade]
-    packages = [f'[[packages]]\nname = "{pin.name}"\nversion = "{pin.version}"\n' for pin in kept]
+def _preferences(pins: Sequence[PythonPackage]) -> str:
+    packages = [f'[[packages]]\nname = "{pin.name}"\nversion = "{pin.version}"\n' for pin in pins]
     head = 'lock-version = "1.0"\ncreated-by = "envlock"\n'
     return head + ("\n".join(packages) if packages else "packages = []\n")
 
