@@ -12,7 +12,7 @@ from envlock.errors import EXIT_DRIFT, EXIT_MATCH, EXIT_UNKNOWN
 from envlock.facts import UNANSWERED, Device, Facts, Observed, value
 from envlock.lockfile import GpuGroup, Host, Rule
 from envlock.pairing import pair
-from envlock.policy import Policy
+from envlock.policy import Policy, locked_keys, policy_of
 from envlock.registry import REGISTRY, Entry
 from envlock.rules import Ignore, Judge, Judgement, Outcome
 
@@ -62,6 +62,11 @@ class Drift:
     why: str = ""
     fix: str = ""
 
+    @property
+    def verdict(self) -> Verdict:
+        """What this one drift alone would come to, were it an error."""
+        return Verdict.UNKNOWN if self.kind is Kind.UNANSWERED else Verdict.DRIFT
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
@@ -104,9 +109,10 @@ def unanswered(key: str, expected: str, observed: str, fix: str) -> Comparison:
 
 
 def drift_of_facts(
-    host: Host, observed: Facts, policy: Policy, registry: Mapping[str, Entry] = REGISTRY
+    host: Host, observed: Facts, rules: tuple[Rule, ...], registry: Mapping[str, Entry] = REGISTRY
 ) -> tuple[Drift, ...]:
-    """Return only the drifts of `compare_facts`."""
+    """Return only the drifts of `compare_facts` under the `rules` of a lockfile."""
+    policy = policy_of(rules, "policy", locked_keys(host), registry)
     return compare_facts(host, observed, policy, registry).drifts
 
 

@@ -1,5 +1,7 @@
 """Rules and policy (`envlock.rules`, `envlock.policy`)."""
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -145,11 +147,13 @@ def test_exact_is_symmetric_and_only_equal_answers_are_the_same(one: Observed, o
 @given(st.text(max_size=30), st.sampled_from(["", "W", "MHz"]))
 def test_any_text_is_a_rule_or_an_error_in_words(text: str, unit: str) -> None:
     """No text makes the parser raise anything but `LockfileError`."""
-    try:
+    with contextlib.suppress(LockfileError):
         parse(text, unit)
-    except LockfileError as fault:
-        assert fault.message
-        assert fault.hint
+        return
+    with pytest.raises(LockfileError) as caught:
+        parse(text, unit)
+    assert caught.value.message
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(

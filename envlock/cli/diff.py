@@ -1,0 +1,74 @@
+"""`envlock diff`: what differs between two lockfiles, two facts files, or one of each."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from envlock import documents, lockfile
+from envlock.cli import options
+from envlock.errors import UsageError
+from envlock.facts import Facts
+from envlock.lockfile import Lockfile
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One of the two files, read."""
+
+    name: str
+    held: Lockfile | Facts
+
+    @property
+    def kind(self) -> str:
+        return "lockfile" if isinstance(self.held, Lockfile) else "facts"
+
+
+@click.command(name="diff")
+@click.argument("before", type=options.PATH, metavar="A")
+@click.argument("after", type=options.PATH, metavar="B")
+@options.format_option("text", "json")
+@options.output_option
+def command(before: Path, after: Path, output_format: str, output: Path | None) -> int:
+    """Show what differs between two lockfiles or facts files.
+
+    A and B are lockfiles or the output of `envlock probe --format json`, in any
+    combination (`-` is standard input). Of a lockfile and facts, the host's
+    facts are compared, as the lockfile's policy judges them.
+
+    Exit codes: 0 the same, 1 different, 3 one side does not say.
+    """
+    from envlock.difference import diff_facts, diff_lock_with_facts, diff_lockfiles, reverse
+    from envlock.policy import policy_of_lock
+    from envlock.report import document, text
+
+    if before == after == options.STANDARD:
+        raise UsageError("standard input can be read only once", where="envlock diff", hint="name a file for A or B")
+    left, right = _read(before), _read(after)
+    compared = "the host's facts"
+    if isinstance(left.held, Lockfile) and isinstance(right.held, Lockfile):
+        found = diff_lockfiles(left.held, right.held)
+        compared = "every section of the lockfiles"
+    elif isinstance(left.held, Lockfile) and isinstance(right.held, Facts):
+        found = diff_lock_with_facts(left.held, right.held, policy_of_lock(left.held, left.name))
+    elif isinstance(left.held, Facts) and isinstance(right.held, Lockfile):
+        found = reverse(diff_lock_with_facts(right.held, left.held, policy_of_lock(right.held, right.name)))
+    else:
+        assert isinstance(left.held, Facts)
+        assert isinstance(right.held, Facts)
+        found = diff_facts(left.held, right.held)
+    if output_format == "json":
+        sides = [{"path": side.name, "kind": side.kind} for side in (left, right)]
+        options.emit_json(document.diff_document(found, *sides), output)
+    else:
+        options.emit(text.diff_text(found, left.name, right.name, compared, options.colored(output)), output)
+    return found.verdict.exit_code
+
+
+def _read(path: Path) -> _Side:
+    """Read one side; what it is shows in its first letter: facts are a JSON object."""
+    data = documents.read(path)
+    name = documents.name(path)
+    if data.lstrip()[:1] == b"{":
+        return _Side(name, documents.parse_facts(data, name))
+    return _Side(name, lockfile.parse(data, name))
