@@ -57,6 +57,7 @@ def merge(request: Request, workers: Sequence[Mapping[str, Any]]) -> Dict[str, A
         "outcome": "ran",
         "request": shown(request),
         "problems": _once(text for worker in workers for text in worker["problems"]),
+        "not-in-force": _once(text for worker in workers for text in worker["not-in-force"]),
         "changed-inputs": _once(name for worker in workers for name in worker["changed-inputs"]),
         "controls": {name: all(worker["controls"][name] for worker in workers) for name in first["controls"]},
         "differences": differences[:_MOST_DIFFERENCES],

@@ -46,7 +46,9 @@ def _run(request: Request) -> Dict[str, Any]:
         return failed("torch cannot be imported: {}".format(first_line(error)), "is it in the environment's packages?")
     spent = {"import": round(1000 * (time.monotonic() - begin))}
     found = platform.read(torch, request.backend)
+    begin = time.monotonic()
     switches.apply(torch, request.torch)
+    spent["switches"] = round(1000 * (time.monotonic() - begin))
     # What a service would get counts: only where no variable decides is the count set here.
     if not any(name in os.environ for name in _THREAD_VARIABLES):
         torch.set_num_threads(request.threads)
@@ -62,7 +64,6 @@ def _run(request: Request) -> Dict[str, Any]:
     first = {output.name: output.value for output in outputs}
     differences = _repeat(torch, maker, request.runs, first, problems)
     controls = suite.controls(torch, maker)
-    problems.extend(switches.not_in_force(torch, request.torch))
     loaded = libraries.read()
     return {
         "outcome": "ran",
@@ -74,6 +75,7 @@ def _run(request: Request) -> Dict[str, Any]:
         "libraries": loaded,
         "controls": controls,
         "problems": problems,
+        "not-in-force": switches.not_in_force(torch, request.torch),
         "milliseconds": spent,
         "outputs": [output.to_document() for output in outputs],
         "differences": differences,

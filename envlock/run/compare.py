@@ -1,0 +1,312 @@
+"""A canary report judged against a lockfile. Pure: values in, a judgement out.
+
+T1 is judged with no golden. T2 and T3 are compared with the golden of the report's
+platform class; without one they are unknown, never a match. What the lockfile asked for
+(variables, threads, switches) must be what was in force. A report whose controls did not
+fail has seen nothing: all of it is unknown.
+
+Two reports are compared by `compare`, from `envlock.run.twins`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from envlock.canary import knobs
+from envlock.canary.knobs import UNSET
+from envlock.digest import Digest
+from envlock.drift import Verdict
+from envlock.errors import CouldNotTell
+from envlock.lockfile import Determinism, Golden, Lockfile
+from envlock.run import reports
+from envlock.run.findings import Finding, Judgement, Kind, Tier, verdict_of
+from envlock.run.operators import first_partings
+from envlock.run.reports import OK, UNAVAILABLE, Report, operator_of
+from envlock.run.twins import compare
+
+__all__ = ["compare", "golden_from", "judge", "judge_report", "refusals", "refusals_of", "setting_differences"]
+
+_RECORD = "record one with `envlock canary run --record` on the reference host of this class"
+# S5 to S9 tell one kernel from another; S1 to S4 tell one arithmetic from another.
+_KERNEL_SIGNATURES = ("t2.s5.", "t2.s7.", "t2.s8.", "t2.s9.")
+
+
+def judge(report: Mapping[str, Any], lock: Lockfile) -> Judgement:
+    """Return the judgement on `report`, the canary's JSON document, under `lock`.
+
+    Raises `UsageError` when the document is no canary report.
+    """
+    return judge_report(reports.from_document(report, "the canary report"), lock)
+
+
+def judge_report(report: Report, lock: Lockfile) -> Judgement:
+    """Return the judgement on `report` under `lock`."""
+    if report.failure:
+        hints = (report.hint,) if report.hint else ()
+        tiers = tuple(Tier(name=name) for name in ("T1", "T2", "T3"))
+        return Judgement(
+            verdict=Verdict.UNKNOWN,
+            tiers=tiers,
+            findings=(),
+            unknowns=(f"the canary did not run: {report.failure}",),
+            hints=hints,
+            platform=(),
+            golden=False,
+        )
+    return _Judge(report, lock).judgement()
+
+
+class _Judge:
+    """The steps of one judgement; each adds findings, unknowns and hints."""
+
+    def __init__(self, report: Report, lock: Lockfile) -> None:
+        self.report = report
+        self.golden = next((held for held in lock.goldens if held.platform == report.platform), None)
+        self.lock = lock
+        self.findings: list[Finding] = []
+        self.unknowns: list[str] = list(report.problems)
+        self.hints: list[str] = []
+        self.settings = list(_asked(report, lock.determinism))
+        comparable = self.golden is not None and self.golden.suite == report.suite_and_inputs
+        self.expected = dict(self.golden.outputs) if self.golden is not None and comparable else {}
+
+    def judgement(self) -> Judgement:
+        self._golden()
+        causes = tuple(f"{finding.name}: {finding.expected} → {finding.found}" for finding in self.settings)
+        t1 = self._known_answers(causes)
+        t2 = self._signatures(causes)
+        t3 = self._models(causes)
+        self._repeatable()
+        self._memory()
+        self.findings.extend(self.settings)
+        verdict = verdict_of(self.findings, self.unknowns)
+        if self.report.blind:
+            verdict = Verdict.UNKNOWN
+            named = ", ".join(self.report.blind)
+            self.unknowns.insert(0, f"the canary could not see: the control {named} must fail and did not")
+        return Judgement(
+            verdict=verdict,
+            tiers=(t1, t2, t3),
+            findings=tuple(self.findings),
+            unknowns=tuple(self.unknowns),
+            hints=tuple(dict.fromkeys(self.hints)),
+            platform=self.report.platform,
+            golden=bool(self.expected),
+        )
+
+    def _golden(self) -> None:
+        """Say when there is no golden to compare with, and which settings differ from it when there is."""
+        if self.golden is None:
+            self.unknowns.append("no golden for this platform class: only T1 is judged")
+            self.hints.extend([*_nearest(self.report, self.lock.goldens), _RECORD])
+            return
+        if not self.expected:
+            self.findings.append(
+                Finding(
+                    tier="settings",
+                    name="suite",
+                    kind=Kind.SUITE_DIFFERS,
+                    message="the golden was recorded with another suite: only T1 is judged",
+                    expected=self.golden.suite,
+                    found=self.report.suite_and_inputs,
+                )
+            )
+            self.hints.append("record the golden again: `envlock canary run --record`")
+            return
+        known = {finding.name for finding in self.settings}
+        for name, expected, found in setting_differences(self.golden.settings, self.report.settings):
+            if name not in known:
+                self.settings.append(_setting(name, expected, found, "is not what it was for the golden"))
+
+    def _known_answers(self, causes: tuple[str, ...]) -> Tier:
+        matched = unknown = differing = 0
+        for output in self.report.outputs:
+            if output.tier != "T1":
+                continue
+            if output.value == OK or self.expected.get(output.name) == output.value:
+                matched += 1
+            elif output.value.startswith(UNAVAILABLE):
+                unknown += 1
+                self.unknowns.append(f"{output.name}: {output.value}")
+            else:
+                differing += 1
+                self.findings.append(
+                    Finding(
+                        tier="T1",
+                        name=output.name,
+                        kind=Kind.BROKEN_HARDWARE,
+                        operator=operator_of(output.name),
+                        message="a known answer is wrong: broken hardware or library, or a setting that breaks it",
+                        expected=OK,
+                        found=output.value,
+                        causes=causes,
+                    )
+                )
+        return Tier(name="T1", matched=matched, differing=differing, unknown=unknown)
+
+    def _signatures(self, causes: tuple[str, ...]) -> Tier:
+        found = [output for output in self.report.outputs if output.tier == "T2"]
+        tier, differing = self._counted("T2", found)
+        details = {output.name: output.detail for output in found}
+        for name, value in differing:
+            kernel = name.startswith(_KERNEL_SIGNATURES)
+            self.findings.append(
+                Finding(
+                    tier="T2",
+                    name=name,
+                    kind=Kind.OTHER_KERNEL if kernel else Kind.OTHER_MODE,
+                    operator=operator_of(name),
+                    message="another kernel ran" if kernel else "another arithmetic ran",
+                    expected=self.expected.get(name, "(missing)"),
+                    found=f"{value} ({details[name]})" if details.get(name) else value,
+                    causes=causes,
+                )
+            )
+        return tier
+
+    def _models(self, causes: tuple[str, ...]) -> Tier:
+        found = [output for output in self.report.outputs if output.tier == "T3"]
+        tier, differing = self._counted("T3", found)
+        moved = tuple(finding.name for finding in self.findings if finding.tier == "T2")
+        if moved:
+            shown = ", ".join(moved[:6]) + (f" and {len(moved) - 6} more" if len(moved) > 6 else "")
+            causes = (*causes, f"mode signatures that moved: {shown}")
+        if differing and not causes:
+            causes = ("no setting in the golden differs: another library, firmware or processor, or a faulty one",)
+        canonical = {output.name: output.canonical for output in found if output.canonical}
+        self.findings.extend(first_partings(differing, self.expected, canonical, causes))
+        return tier
+
+    def _counted(self, tier: str, found: Sequence[reports.Output]) -> tuple[Tier, list[tuple[str, str]]]:
+        """Return how outputs of `tier` stand, and name and value of each that differs, in order."""
+        if not self.expected:
+            return Tier(name=tier, unknown=len(found)), []
+        named = {output.name for output in found}
+        missing = [name for name in self.expected if name[:2].upper() == tier and name not in named]
+        self.unknowns.extend(f"{name} was not computed" for name in missing)
+        differing = [(output.name, output.value) for output in found if self.expected.get(output.name) != output.value]
+        counts = Tier(name=tier, matched=len(found) - len(differing), differing=len(differing), unknown=len(missing))
+        return counts, differing
+
+    def _repeatable(self) -> None:
+        """One finding for each output that was not the same in every run and process."""
+        names = dict.fromkeys(item.name for item in self.report.differences)
+        for name in names:
+            seen = [item for item in self.report.differences if item.name == name]
+            first = seen[0]
+            self.findings.append(
+                Finding(
+                    tier=name[:2].upper() if name[:3] in ("t1.", "t2.", "t3.") else "settings",
+                    name=name,
+                    kind=Kind.NOT_REPEATABLE,
+                    operator=operator_of(name),
+                    message=f"is not repeatable on this host: another value in {len(seen)} of the runs, "
+                    f"first in process {first.process}, run {first.run}",
+                    found=first.value,
+                )
+            )
+
+    def _memory(self) -> None:
+        if self.report.flip is not None:
+            self.settings.append(_setting("weight-bit-flip", "none", self.report.flip, "was flipped on request"))
+            return
+        for name in self.report.changed_inputs:
+            self.findings.append(
+                Finding(
+                    tier="T1",
+                    name=name,
+                    kind=Kind.BROKEN_HARDWARE,
+                    message="a weight in memory is not what the generator made",
+                )
+            )
+
+
+def _setting(name: str, expected: str, found: str, message: str) -> Finding:
+    return Finding(tier="settings", name=name, kind=Kind.SETTING, message=message, expected=expected, found=found)
+
+
+def _asked(report: Report, asked: Determinism) -> list[Finding]:
+    """Return a finding for each setting that the lockfile holds and that was not in force."""
+    in_force = dict(report.settings)
+    wanted = {f"env.{name}": text for name, text in asked.env if knobs.is_knob(name)}
+    wanted["threads"] = str(asked.threads)
+    for name, value in asked.torch:
+        wanted[f"switch.{name}"] = str(value).lower() if isinstance(value, bool) else str(value)
+    extra = {name: UNSET for name in in_force if name.startswith("env.") and name not in wanted}
+    found = [
+        _setting(name, expected, in_force.get(name, UNSET), "is not what the lockfile holds")
+        for name, expected in sorted({**wanted, **extra}.items())
+        if in_force.get(name, UNSET) != expected
+    ]
+    reported = {finding.name for finding in found}
+    for text in report.not_in_force:
+        if not any(name.removeprefix("switch.") in text for name in reported if name.startswith("switch.")):
+            found.append(_setting("switch", "", text, "did not stay in force"))
+    return found
+
+
+def setting_differences(
+    expected: Sequence[tuple[str, str]], found: Sequence[tuple[str, str]]
+) -> list[tuple[str, str, str]]:
+    """Return name, expected and found value of each setting that differs, by name."""
+    before, after = dict(expected), dict(found)
+    return [
+        (name, before.get(name, UNSET), after.get(name, UNSET))
+        for name in sorted(set(before) | set(after))
+        if before.get(name, UNSET) != after.get(name, UNSET)
+    ]
+
+
+def _nearest(report: Report, goldens: Sequence[Golden]) -> list[str]:
+    """Return in words how this class differs from the golden class that shares most with it."""
+    if not goldens:
+        return []
+    differing = min((setting_differences(golden.platform, report.platform) for golden in goldens), key=len)
+    parts = [f"{name} is `{found}`, `{expected}` in the golden" for name, expected, found in differing]
+    return [f"the nearest class in the lockfile differs: {'; '.join(parts)}"]
+
+
+# ---- recording -----------------------------------------------------------------------
+
+
+def refusals(report: Mapping[str, Any], lock: Lockfile) -> list[str]:
+    """Return why `report` must not become a golden of `lock`; nothing when it may."""
+    return refusals_of(reports.from_document(report, "the canary report"), lock)
+
+
+def refusals_of(report: Report, lock: Lockfile) -> list[str]:
+    """Return why `report` must not become a golden of `lock`; nothing when it may."""
+    if report.failure:
+        return [f"the canary did not run: {report.failure}"]
+    judged = judge_report(report, lock)
+    reasons = [f"the control {name} must fail and did not" for name in report.blind]
+    reasons.extend(report.problems)
+    for finding in judged.findings:
+        if finding.tier == "T1" and finding.kind is Kind.BROKEN_HARDWARE:
+            reasons.append(f"T1 is red: {finding.name} {finding.found}".rstrip())
+        elif finding.kind is Kind.NOT_REPEATABLE:
+            reasons.append(f"{finding.name} is not repeatable")
+    settings = _asked(report, lock.determinism)
+    reasons.extend(f"{item.name} is {item.found}, the lockfile holds {item.expected}" for item in settings)
+    if report.flip is not None:
+        reasons.append("a weight bit was flipped on request")
+    return reasons
+
+
+def golden_from(report: Mapping[str, Any] | Report, image: Digest | None) -> Golden:
+    """Return the golden that `report` gives for its platform class, recorded in `image` (None: the host).
+
+    T1 outputs that are `ok` need no golden and are left out. Raises `CouldNotTell` when
+    the report holds no outputs; whether it may be recorded is `refusals`' work.
+    """
+    seen = report if isinstance(report, Report) else reports.from_document(report, "the canary report")
+    if seen.failure:
+        raise CouldNotTell(f"the canary did not run: {seen.failure}", hint=seen.hint)
+    return Golden(
+        platform=seen.platform,
+        suite=seen.suite_and_inputs,
+        image=image,
+        settings=seen.settings,
+        outputs=tuple(
+            (output.name, output.value) for output in seen.outputs if output.tier != "T1" or output.value != OK
+        ),
+    )
