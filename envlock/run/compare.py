@@ -50,7 +50,7 @@ def judge_report(report: Report, lock: Lockfile) -> Judgement:
             unknowns=(f"the canary did not run: {report.failure}",),
             hints=hints,
             platform=(),
-            golden=False,
+            golden_known=False,
         )
     return _Judge(report, lock).judgement()
 
@@ -90,7 +90,7 @@ class _Judge:
             unknowns=tuple(self.unknowns),
             hints=tuple(dict.fromkeys(self.hints)),
             platform=self.report.platform,
-            golden=bool(self.expected),
+            golden_known=bool(self.expected),
         )
 
     def _golden(self) -> None:

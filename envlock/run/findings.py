@@ -63,6 +63,11 @@ class Tier:
     unknown: int = 0
 
     @property
+    def total(self) -> int:
+        """All outputs of the tier, told or not."""
+        return self.matched + self.differing + self.unknown
+
+    @property
     def verdict(self) -> Verdict:
         if self.differing:
             return Verdict.DRIFT
@@ -79,7 +84,7 @@ class Judgement:
     unknowns: tuple[str, ...]
     hints: tuple[str, ...]
     platform: tuple[tuple[str, str], ...]
-    golden: bool
+    golden_known: bool
 
     @property
     def exit_code(self) -> int:
@@ -92,12 +97,13 @@ class Judgement:
             "schema": JUDGEMENT_SCHEMA,
             "verdict": str(self.verdict),
             "exit-code": self.exit_code,
-            "golden": "known" if self.golden else "missing",
+            "golden": "known" if self.golden_known else "missing",
             "platform": dict(self.platform),
             "tiers": {
                 tier.name: {
                     "verdict": str(tier.verdict),
-                    "matched": tier.matched,
+                    "passed": tier.matched,
+                    "total": tier.total,
                     "differing": tier.differing,
                     "unknown": tier.unknown,
                 }

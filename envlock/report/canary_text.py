@@ -1,0 +1,137 @@
+"""Canary results for a person: what was judged, what differs, what to look at first."""
+
+from collections.abc import Iterator
+
+from envlock.drift import Verdict
+from envlock.report.words import VERDICT_COLORS, counted, listed, paint, shown
+from envlock.run.findings import Finding, Judgement
+from envlock.run.reports import Report
+from envlock.run.twins import Change, Comparison, Parting
+
+_TIERS = {"T1": "known answers", "T2": "mode signatures", "T3": "models"}
+_MOST = 12
+"""Findings of one kind shown in full; the JSON form holds all of them."""
+
+_SAID = {
+    Verdict.MATCH: "the same bits as the golden",
+    Verdict.DRIFT: "not what the lockfile holds",
+    Verdict.UNKNOWN: "could not tell",
+}
+
+
+def judgement_text(judgement: Judgement, report: Report, name: str, colored: bool) -> str:
+    """Return what `canary run` found, for the environment called `name`."""
+    verdict = judgement.verdict
+    lines = [f"{paint(verdict, VERDICT_COLORS[verdict], colored)}: canary of {name}: {_SAID[verdict]}"]
+    for tier in judgement.tiers:
+        word = tier.verdict
+        if not tier.total:
+            counts = "not run"
+        elif tier.unknown == tier.total:
+            counts = f"{tier.total} computed, none judged"
+        else:
+            parts = (
+                f"{tier.differing} differ" if tier.differing else "",
+                f"{tier.unknown} unknown" if tier.unknown else "",
+            )
+            counts = listed((f"{tier.matched} of {tier.total}", *parts))
+        painted = paint(f"{word:<8}", VERDICT_COLORS[word], colored)
+        lines.append(f"  {tier.name} {_TIERS[tier.name]:<16} {painted} {counts}")
+    for finding in _ordered(judgement.findings):
+        lines += ["", *_finding_lines(finding, colored)]
+    left_out = len(judgement.findings) - len(_ordered(judgement.findings))
+    if left_out:
+        lines += ["", f"  and {counted(left_out, 'finding')} more: `--format json` holds all"]
+    for text in judgement.unknowns[:_MOST]:
+        lines += ["", f"  {paint('unknown', 'yellow', colored)}: {shown(text)}"]
+    for text in judgement.hints:
+        lines += ["", f"  {paint('hint', 'cyan', colored)}: {shown(text)}"]
+    lines += ["", _where(report)]
+    return "\n".join(lines) + "\n"
+
+
+def _ordered(findings: tuple[Finding, ...]) -> list[Finding]:
+    """Return the findings to show: at most `_MOST` of each tier, settings first as they explain the rest."""
+    found: list[Finding] = []
+    for tier in ("settings", "T1", "T2", "T3"):
+        found.extend([finding for finding in findings if finding.tier == tier][:_MOST])
+    return found
+
+
+def _finding_lines(finding: Finding, colored: bool) -> Iterator[str]:
+    where = f" ({finding.operator})" if finding.operator and finding.tier == "T3" else ""
+    yield f"  {paint(finding.kind, 'red', colored)} {finding.tier} {shown(finding.name)}{where}"
+    yield f"      {shown(finding.message)}"
+    if finding.expected or finding.found:
+        yield f"      {shown(finding.expected) or '(nothing)'} → {shown(finding.found) or '(nothing)'}"
+    if finding.also:
+        names = ", ".join(finding.also[:6]) + (f" and {len(finding.also) - 6} more" if len(finding.also) > 6 else "")
+        yield f"      other kernels also at: {shown(names)}"
+    if finding.tier != "settings":
+        for cause in finding.causes:
+            yield f"      cause: {shown(cause)}"
+
+
+def _where(report: Report) -> str:
+    settings = dict(report.settings)
+    if not settings:
+        return "  nothing ran"
+    place = f"image {report.image}" if report.image else "this host"
+    versions = f"torch {settings.get('torch.version', 'unknown')}, {counted(int(settings.get('threads', 0)), 'thread')}"
+    return f"  ran on {place}: {report.backend}, {versions}, {settings.get('aten.cpu-capability', 'unknown')}"
+
+
+def comparison_text(comparison: Comparison, name_a: str, name_b: str, colored: bool) -> str:
+    """Return what differs between two reports."""
+    verdict = comparison.verdict
+    said = {
+        Verdict.MATCH: f"{comparison.compared} outputs, the same bits",
+        Verdict.DRIFT: f"{len(comparison.outputs)} of {comparison.compared} outputs differ",
+        Verdict.UNKNOWN: "could not tell",
+    }[verdict]
+    lines = [f"{paint(verdict, VERDICT_COLORS[verdict], colored)}: {shown(name_a)} and {shown(name_b)}: {said}"]
+    for text in comparison.unknowns:
+        lines.append(f"  {paint('unknown', 'yellow', colored)}: {shown(text)}")
+    for name in comparison.wrong:
+        lines.append(f"  {paint('broken-hardware', 'red', colored)} {shown(name)}: wrong in both")
+    by_name = {parting.name: parting for parting in comparison.outputs}
+    for name in comparison.first:
+        lines += ["", f"  first operator that differs: {paint(shown(name), 'bold', colored)}"]
+        lines += _parting_lines(by_name[name])
+    rest = [parting for parting in comparison.outputs if parting.name not in comparison.first]
+    for tier in ("T1", "T2", "T3"):
+        found = [parting for parting in rest if parting.tier == tier]
+        if found:
+            lines += [
+                "",
+                f"  {tier} {_TIERS[tier]}: {counted(len(found), 'output')} more"
+                if tier == "T3"
+                else f"  {tier} {_TIERS[tier]}:",
+            ]
+        for parting in found[:_MOST]:
+            lines += [f"    {shown(parting.name)}", *(f"  {line}" for line in _parting_lines(parting))]
+        if len(found) > _MOST:
+            lines.append(f"    and {len(found) - _MOST} more: `--format json` holds all")
+    for title, changes in (
+        ("settings", comparison.settings),
+        ("platform class", comparison.platform),
+        ("for information", comparison.information),
+    ):
+        lines += _change_lines(title, changes)
+    return "\n".join(lines) + "\n"
+
+
+def _parting_lines(parting: Parting) -> list[str]:
+    apart = parting.distance
+    if apart is None:
+        return [f"    {shown(parting.a)} → {shown(parting.b)}"]
+    ulp = "" if apart.ulp is None else f"largest distance {apart.ulp} ulp, "
+    cosine = "" if apart.cosine is None else f", cosine {apart.cosine:.9g}"
+    found = f"{apart.differing} differ, {ulp}{apart.largest:.3g} absolute{cosine}"
+    return [f"    over {apart.elements} sampled elements: {found}"]
+
+
+def _change_lines(title: str, changes: tuple[Change, ...]) -> list[str]:
+    if not changes:
+        return []
+    return ["", f"  {title} that differ:", *(f"    {shown(name)}: {shown(a)} → {shown(b)}" for name, a, b in changes)]
