@@ -11,7 +11,7 @@ from pathlib import Path
 from envlock import files
 from envlock.digest import Digest, digest_of
 from envlock.errors import SpecError
-from envlock.tables import Table, parse_toml
+from envlock.tables import NAME, PYTHON, VARIABLE, Table, matches, parse_toml, safe_path, safe_source
 
 DEFAULT_EPOCH = 1704067200
 """The time of every file in the image unless the spec says otherwise: 2024-01-01T00:00:00Z.
@@ -23,17 +23,13 @@ PLATFORMS = ("linux/amd64", "linux/arm64")
 DETERMINISM_PROFILES = ("strict", "portable", "relaxed")
 TORCH_BACKEND = re.compile(r"cpu|cu\d{2,3}|rocm\d+(\.\d+){0,2}|xpu")
 
-_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
 _SUITE = re.compile(r"[a-z][a-z0-9.-]{0,62}")
 _COMPONENT = re.compile(r"[a-z][a-z0-9/-]{0,62}")
 _DEBIAN_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]{1,126}")
 _IMAGE = re.compile(
     r"(?:[A-Za-z0-9.-]+(?::\d{1,5})?/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 )
-_PYTHON = re.compile(r"3\.\d{1,2}")
-_PATH = re.compile(r"(/[A-Za-z0-9._+@=-]{1,255})+")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}:\d{2}Z)?")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _CREDENTIALS = re.compile(r"://[^/\s@]*@")
 
 # A locked image must not change what the loader or the GPU runtime does behind its back
@@ -160,7 +156,7 @@ def parse(data: bytes, where: str) -> Spec:
     """Return the spec in `data`; `SpecError` names the key and what is wrong with it."""
     top = Table(parse_toml(data, where, SpecError), where, SpecError)
     environment = top.table("environment")
-    name = environment.matching("name", _matches(_NAME), "lower-case letters, digits, `.`, `_`, `-`")
+    name = environment.matching("name", matches(NAME), "lower-case letters, digits, `.`, `_`, `-`")
     platform = environment.choice("platform", PLATFORMS, "linux/amd64")
     epoch = environment.integer("epoch", DEFAULT_EPOCH)
     environment.finish()
@@ -186,20 +182,6 @@ def parse(data: bytes, where: str) -> Spec:
     return spec
 
 
-def _matches(pattern: re.Pattern[str]) -> "_Check":
-    return _Check(pattern)
-
-
-class _Check:
-    """A predicate over whole strings, made of a pattern."""
-
-    def __init__(self, pattern: re.Pattern[str]) -> None:
-        self._pattern = pattern
-
-    def __call__(self, text: str) -> bool:
-        return self._pattern.fullmatch(text) is not None
-
-
 def _sorted_unique(table: Table, key: str, pattern: re.Pattern[str], expected: str) -> tuple[str, ...]:
     found = table.strings(key)
     for index, item in enumerate(found):
@@ -215,19 +197,19 @@ def _base(table: Table) -> DebianBase | ImageBase:
         raise table.fail("needs either `debian` or `image`", hint='for example `debian = "bookworm"`')
     base: DebianBase | ImageBase
     if table.has("debian"):
-        suite = table.matching("debian", _matches(_SUITE), "a suite such as `bookworm`")
+        suite = table.matching("debian", matches(_SUITE), "a suite such as `bookworm`")
         components = _sorted_unique(table, "components", _COMPONENT, "a component such as `main`")
         base = DebianBase(suite=suite, components=components or ("main",))
     else:
         base = ImageBase(
-            reference=table.matching("image", _matches(_IMAGE), "an image such as `python:3.11-slim`, with its tag")
+            reference=table.matching("image", matches(_IMAGE), "an image such as `python:3.11-slim`, with its tag")
         )
     table.finish()
     return base
 
 
 def _python(table: Table, base: DebianBase | ImageBase) -> Python:
-    version = table.matching("version", _matches(_PYTHON), "a version such as `3.11`")
+    version = table.matching("version", matches(PYTHON), "a version such as `3.11`")
     if not table.has("interpreter") and isinstance(base, ImageBase):
         raise table.fail(
             "missing key", "interpreter", hint="where the image has its Python, such as `/usr/local/bin/python3`"
@@ -241,7 +223,7 @@ def _python(table: Table, base: DebianBase | ImageBase) -> Python:
     python = Python(
         version=version,
         interpreter=table.matching(
-            "interpreter", _safe_path, "an absolute path in the image", f"/usr/bin/python{version}"
+            "interpreter", safe_path, "an absolute path in the image", f"/usr/bin/python{version}"
         ),
         requirements=tuple(sorted({text.strip() for text in requirements})),
         torch_backend=_optional(table, "torch-backend", TORCH_BACKEND, "`cpu`, `cu126`, `rocm6.4` or the like"),
@@ -252,18 +234,14 @@ def _python(table: Table, base: DebianBase | ImageBase) -> Python:
 
 
 def _optional(table: Table, key: str, pattern: re.Pattern[str], expected: str) -> str | None:
-    return table.matching(key, _matches(pattern), expected) if table.has(key) else None
-
-
-def _safe_path(text: str) -> bool:
-    return _PATH.fullmatch(text) is not None and not {".", ".."} & set(text.split("/"))
+    return table.matching(key, matches(pattern), expected) if table.has(key) else None
 
 
 def _files(top: Table) -> tuple[File, ...]:
     found: list[File] = []
     for table in top.tables("file"):
-        source = table.matching("source", lambda text: _safe_path("/" + text), "a path beside the spec, without `..`")
-        path = table.matching("path", _safe_path, "an absolute path in the image, without `..`")
+        source = table.matching("source", safe_source, "a path beside the spec, without `..`")
+        path = table.matching("path", safe_path, "an absolute path in the image, without `..`")
         if any(path == other.path for other in found):
             raise table.fail(f"two files for {path!r}", "path")
         table.finish()
@@ -285,7 +263,7 @@ def _determinism(table: Table) -> Determinism:
 
 
 def _variable(table: Table, name: str) -> str | None:
-    if not _VARIABLE.fullmatch(name):
+    if not VARIABLE.fullmatch(name):
         raise table.fail("not the name of an environment variable", name)
     if _REFUSED_VARIABLE.fullmatch(name):
         raise table.fail(

@@ -5,6 +5,7 @@ unknown key (with the nearest known one) and a value out of its set.
 """
 
 import difflib
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -14,8 +15,29 @@ from envlock.errors import UsageError
 
 T = TypeVar("T")
 
+# What spec and lockfile both hold, in one form.
+NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
+PYTHON = re.compile(r"3\.\d{1,2}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_PATH = re.compile(r"(/[A-Za-z0-9._+@=-]{1,255})+")
+
 _TYPE_NAMES = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "table", float: "float"}
 _CONFLICT = ("<<<<<<< ", "=======", ">>>>>>> ")
+
+
+def matches(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+    """Return a check that a whole string fits `pattern`."""
+    return lambda text: pattern.fullmatch(text) is not None
+
+
+def safe_path(text: str) -> bool:
+    """Return whether `text` is an absolute path of plain characters without `.` and `..`."""
+    return _PATH.fullmatch(text) is not None and not {".", ".."} & set(text.split("/"))
+
+
+def safe_source(text: str) -> bool:
+    """Return whether `text` is a relative path of plain characters without `.` and `..`."""
+    return safe_path("/" + text)
 
 
 def type_name(value: object) -> str:
@@ -27,12 +49,22 @@ def parse_toml(data: bytes, where: str, error: type[UsageError]) -> dict[str, An
     """Return the TOML document in `data`; raise `error` naming what is wrong and where.
 
     Refused with a message of its own: an empty file, a byte order mark, bytes that are
-    not UTF-8, Git's conflict markers. CRLF line ends are read as TOML says they are.
+    not UTF-8, CRLF line ends (TOML allows them, but the same file would have two forms
+    and two hashes), Git's conflict markers.
     """
     if not data.strip():
         raise error("is empty", where=where, hint="restore the file from version control, or remove it to start anew")
     if data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
-        raise error("starts with a byte order mark", where=where, hint="save the file as UTF-8 without a byte order mark")
+        raise error(
+            "starts with a byte order mark", where=where, hint="save the file as UTF-8 without a byte order mark"
+        )
+    if b"\r" in data:
+        line = data[: data.index(b"\r")].count(b"\n") + 1
+        raise error(
+            f"has CRLF line ends (line {line})",
+            where=where,
+            hint="save the file with LF line ends; in Git, `*.toml text eol=lf` in .gitattributes keeps them",
+        )
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as fault:
@@ -48,9 +80,14 @@ def parse_toml(data: bytes, where: str, error: type[UsageError]) -> dict[str, An
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as fault:
-        raise error(f"is not valid TOML: {fault}", where=where, hint="is the file cut off, or edited by hand?") from None
+        raise error(
+            f"is not valid TOML: {fault}", where=where, hint="is the file cut off, or edited by hand?"
+        ) from None
     except RecursionError:
         raise error("is nested too deeply", where=where) from None
+    except ValueError:
+        # tomllib hands an integer to Python, which refuses one of thousands of digits.
+        raise error("holds a number that is too long", where=where) from None
 
 
 class Table:
@@ -73,8 +110,9 @@ class Table:
 
     def path(self, key: str) -> str:
         """Return the key path of `key`, quoted where TOML would need quotes."""
-        bare = key.replace("-", "").replace("_", "").isalnum() and key.isascii()
-        part = key if bare else f'"{key}"'
+        name, bracket, index = key.partition("[")  # `packages[3]`: an item of an array
+        bare = name.replace("-", "").replace("_", "").isalnum() and name.isascii()
+        part = key if bare and (not bracket or index[:-1].isdigit()) else f'"{key}"'
         return f"{self._path}.{part}" if self._path else part
 
     def has(self, key: str) -> bool:

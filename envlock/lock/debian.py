@@ -129,7 +129,7 @@ def _refused(output: bytes, wanted: Wanted, where: str) -> SpecError:
         )
     lines = [line for line in text.splitlines() if line.startswith((" ", "E:")) and line.strip()]
     said = "".join(f"\n  {line.strip()}" for line in lines[-12:])
-    return SpecError(f"these packages cannot be installed together:{said}", where=where, key="apt.packages")
+    return SpecError(f"`apt.packages` cannot be installed together:{said}", where=where)
 
 
 def _described(apt: Archive, chosen: list[tuple[str, str, str]]) -> tuple[DebPackage, ...]:

@@ -121,7 +121,6 @@ def resolve_held(
             raise CouldNotTell(
                 f"{error.message}\n  and without a network there is only what the store holds",
                 where=where,
-                key="python.requirements",
                 hint="run `envlock lock` once without `--offline`",
             ) from None
 
@@ -211,15 +210,11 @@ def _preferences(pins: Sequence[PythonPackage]) -> str:
 
 def _refused(said: str, where: str) -> EnvlockError:
     lines = [line.strip() for line in said.splitlines() if line.strip()][-12:]
-    text = "".join(f"\n  {line}" for line in lines)
+    text = "`python.requirements` cannot be resolved:" + "".join(f"\n  {line}" for line in lines)
     if _UNREACHABLE.search(said):
-        return NetworkError(
-            f"the Python packages cannot be resolved:{text}",
-            where=where,
-            key="python.requirements",
-            hint="is the index of this host's pip or uv configuration reachable?",
-        )
-    return SpecError(f"the Python packages cannot be resolved:{text}", where=where, key="python.requirements")
+        hint = "is the index of this host's pip or uv configuration reachable?"
+        return NetworkError(text, where=where, hint=hint)
+    return SpecError(text, where=where)
 
 
 def choose(text: bytes, target: Target, where: str) -> tuple[Wheel, ...]:

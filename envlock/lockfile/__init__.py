@@ -1,0 +1,59 @@
+"""The lockfile: its values, and their one text form.
+
+Pure: text in, values out, and back. Reading and writing files is `envlock.lockstore`'s
+work. The format is described in `docs/lockfile.md`; what goes into the inputs digest is
+`inputs_document`.
+"""
+
+from envlock.lockfile.reading import parse
+from envlock.lockfile.values import (
+    LOCK_VERSION,
+    MAX_GPUS,
+    PLATFORMS,
+    RECIPE,
+    AptIndex,
+    DebianBase,
+    DebPackage,
+    Determinism,
+    Environment,
+    Golden,
+    GpuGroup,
+    Host,
+    Image,
+    ImageBase,
+    Layer,
+    LockedFile,
+    Lockfile,
+    PythonPackage,
+    Rule,
+    host_of,
+    inputs_document,
+)
+from envlock.lockfile.writing import render, to_document
+
+__all__ = [
+    "LOCK_VERSION",
+    "MAX_GPUS",
+    "PLATFORMS",
+    "RECIPE",
+    "AptIndex",
+    "DebPackage",
+    "DebianBase",
+    "Determinism",
+    "Environment",
+    "Golden",
+    "GpuGroup",
+    "Host",
+    "Image",
+    "ImageBase",
+    "Layer",
+    "LockedFile",
+    "Lockfile",
+    "PythonPackage",
+    "Rule",
+    "host_of",
+    "inputs_document",
+    "parse",
+    "render",
+    "to_document",
+]
