@@ -5,7 +5,6 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -52,11 +51,15 @@ class Digest(str):
 
 def sha256(data: bytes | bytearray | memoryview) -> Digest:
     """Return the digest of `data`, one bytes-like object."""
+    import hashlib  # loads OpenSSL, which most commands never need
+
     return Digest("sha256:" + hashlib.sha256(data).hexdigest())
 
 
 def sha256_stream(stream: IO[bytes], size: int | None = None) -> tuple[Digest, int]:
     """Return `(digest, length)` of what `stream.read` still gives, up to `size` bytes."""
+    import hashlib
+
     state = hashlib.sha256()
     length = 0
     while size is None or length < size:

@@ -24,19 +24,42 @@ class Finished:
         self.stderr = stderr
 
 
-def run(
+class Running:
+    """A program that was started: `wait` gives what it left."""
+
+    __slots__ = ("_hint", "_name", "_process")
+
+    def __init__(self, process: subprocess.Popen[bytes], name: str, hint: str | None) -> None:
+        self._process = process
+        self._name = name
+        self._hint = hint
+
+    def wait(self, timeout: float, stdin: bytes = b"") -> Finished:
+        """Return `Finished`, whatever the exit status; `ToolError` past `timeout` seconds from now.
+
+        The program's whole process group is then killed.
+        """
+        process = self._process
+        try:
+            stdout, stderr = process.communicate(stdin, timeout=timeout)
+        except subprocess.TimeoutExpired:
+            kill_group(process)
+            raise ToolError("`{}` gave no answer within {} s".format(self._name, timeout), hint=self._hint) from None
+        except BaseException:
+            kill_group(process)
+            raise
+        return Finished(process.returncode, stdout, stderr)
+
+
+def start(
     argv: Sequence[str],
-    timeout: float,
     env: Mapping[str, str] | None = None,
-    stdin: bytes = b"",
     cwd: str | os.PathLike[str] | None = None,
     hint: str | None = None,
-) -> Finished:
-    """Run `argv` and return `Finished`, whatever its exit status.
+) -> Running:
+    """Start `argv` in a process group of its own and return at once.
 
-    `timeout` is in seconds: past it the program's whole process group is killed.
-    `env` replaces the environment when given. Raises `ToolError` when the program is
-    missing, may not be run, or passed its deadline; `hint` says what to install.
+    Raises `ToolError` when the program is missing or may not be run.
     """
     name = argv[0]
     try:
@@ -55,15 +78,24 @@ def run(
         raise ToolError(
             "`{}` cannot be run: {}".format(name, (error.strerror or str(error)).lower()), hint=hint
         ) from error
-    try:
-        stdout, stderr = process.communicate(stdin, timeout=timeout)
-    except subprocess.TimeoutExpired:
-        kill_group(process)
-        raise ToolError("`{}` gave no answer within {} s".format(name, timeout), hint=hint) from None
-    except BaseException:
-        kill_group(process)
-        raise
-    return Finished(process.returncode, stdout, stderr)
+    return Running(process, name, hint)
+
+
+def run(
+    argv: Sequence[str],
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    cwd: str | os.PathLike[str] | None = None,
+    hint: str | None = None,
+) -> Finished:
+    """Run `argv` and return `Finished`, whatever its exit status.
+
+    `timeout` is in seconds: past it the program's whole process group is killed.
+    `env` replaces the environment when given. Raises `ToolError` when the program is
+    missing, may not be run, or passed its deadline; `hint` says what to install.
+    """
+    return start(argv, env, cwd, hint).wait(timeout, stdin)
 
 
 def check(
@@ -78,11 +110,15 @@ def check(
 
     The error quotes the last lines that the program wrote on standard error.
     """
-    finished = run(argv, timeout, env=env, stdin=stdin, cwd=cwd, hint=hint)
+    return checked(run(argv, timeout, env=env, stdin=stdin, cwd=cwd, hint=hint), argv[0], hint)
+
+
+def checked(finished: Finished, name: str, hint: str | None = None) -> bytes:
+    """Return the standard output of a program that ended with status 0; `ToolError` otherwise."""
     if finished.status != 0:
         said = finished.stderr.decode("utf-8", "replace").strip().splitlines()[-8:]
         raise ToolError(
-            "`{}` failed with status {}{}".format(argv[0], finished.status, "".join("\n  " + line for line in said)),
+            "`{}` failed with status {}{}".format(name, finished.status, "".join("\n  " + line for line in said)),
             hint=hint,
         )
     return finished.stdout

@@ -9,24 +9,16 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 from __future__ import annotations
 
 import os
-from typing import Callable, Dict, Tuple
+from typing import Callable, Dict, Tuple, TypeVar
 
 from envlock.errors import UsageError
 from envlock.facts import FAILED, Device, Facts, Observed, absent
-from envlock.probe import cpu, engine, frequency, limits, nvidia, python, system, topology
+from envlock.probe import engine
 from envlock.probe.host import Host, LiveHost
 from envlock.registry import GPU, HOST, REGISTRY, in_scope
 
-_READERS: Tuple[Tuple[str, Tuple[str, ...], Callable[[Host], Dict[str, Observed]]], ...] = (
-    ("cpu", ("cpu.",), cpu.read),
-    ("topology", ("cpu.",), topology.read),
-    ("frequency", ("cpu.",), frequency.read),
-    ("limits", ("cpu.", "container."), limits.read),
-    ("system", ("system.",), system.read),
-    ("engine", ("container.",), engine.read),
-    ("python", ("python.",), python.read),
-)
-_DRIVER_PREFIXES = ("nvidia.", "gpu.")
+Reader = Callable[[Host], Dict[str, Observed]]
+Found = TypeVar("Found")
 
 
 def probe(root: str | os.PathLike[str] = "/", host: Host | None = None, only: str = "") -> Facts:
@@ -42,37 +34,73 @@ def probe(root: str | os.PathLike[str] = "/", host: Host | None = None, only: st
             hint="facts start with {}".format(", ".join(sorted({key.partition(".")[0] + "." for key in REGISTRY}))),
         )
     source = host or (LiveHost() if os.fspath(root) == "/" else Host(root))
-    found: Dict[str, Observed] = {}
-    faults: Dict[str, str] = {}
-    devices: Tuple[Device, ...] = ()
-    for name, prefixes, read in _READERS:
-        if _wanted(prefixes, only):
-            try:
-                found.update(read(source))
-            except Exception as error:  # the last net: a fact that could not be read is a fact
-                faults.update(dict.fromkeys(prefixes, "{}: {}: {}".format(name, type(error).__name__, error)))
-    if _wanted(_DRIVER_PREFIXES, only):
+    gathered = _Gathered(only)
+    # Programs and sockets answer while the files are read.
+    engines = gathered.attempt("container.", lambda: engine.begin(source))
+    for prefixes, read in _readers():
+        found = gathered.attempt(prefixes, lambda read=read: read(source))  # type: ignore[misc]
+        gathered.host.update(found or {})
+    said = gathered.attempt(("nvidia.", "gpu."), lambda: _nvidia(source))
+    if said is not None:
+        gathered.host.update(said[0])
+        gathered.devices = said[1]
+    if engines is not None:
+        gathered.host.update(gathered.attempt("container.", engines) or {})
+    return gathered.complete()
+
+
+class _Gathered:
+    """What the readers found, and the faults of those that broke."""
+
+    def __init__(self, only: str) -> None:
+        self.only = only
+        self.host: Dict[str, Observed] = {}
+        self.devices: Tuple[Device, ...] = ()
+        self.faults: Dict[str, str] = {}
+
+    def attempt(self, prefixes: str | Tuple[str, ...], read: Callable[[], Found]) -> Found | None:
+        """Return what `read` returns when it is wanted and works: a fact that could not be read is a fact."""
+        names = (prefixes,) if isinstance(prefixes, str) else prefixes
+        if not any(prefix.startswith(self.only) or self.only.startswith(prefix) for prefix in names):
+            return None
         try:
-            said, devices = nvidia.read(source)
-            found.update(said)
+            return read()
         except Exception as error:
-            faults.update(dict.fromkeys(_DRIVER_PREFIXES, "{}: {}".format(type(error).__name__, error)))
-    return Facts(
-        _complete(found, HOST, only, faults),
-        [Device(item.kind, item.ident, _complete(item.facts, GPU, only, faults)) for item in devices],
+            self.faults.update(dict.fromkeys(names, "{}: {}".format(type(error).__name__, error)))
+            return None
+
+    def complete(self) -> Facts:
+        devices = [Device(item.kind, item.ident, self._all(item.facts, GPU)) for item in self.devices]
+        return Facts(self._all(self.host, HOST), devices)
+
+    def _all(self, found: Dict[str, Observed], scope: str) -> Dict[str, Observed]:
+        """Return one observation for every wanted fact of `scope`, in registry order."""
+        complete = {}
+        for entry in in_scope(scope):
+            if entry.key.startswith(self.only):
+                why = self.faults.get(entry.key.partition(".")[0] + ".", "no reader reports this fact")
+                complete[entry.key] = found.get(entry.key) or absent(FAILED, "envlock", "a fault of envlock: " + why)
+        return complete
+
+
+def _nvidia(host: Host) -> Tuple[Dict[str, Observed], Tuple[Device, ...]]:
+    from envlock.probe import nvidia
+
+    return nvidia.read(host)
+
+
+def _readers() -> Tuple[Tuple[str | Tuple[str, ...], Reader], ...]:
+    """Return each reader of files with the prefixes of its facts.
+
+    Imported here, not above: it takes as long as the engines take to answer.
+    """
+    from envlock.probe import cpu, frequency, limits, python, system, topology
+
+    return (
+        ("cpu.", cpu.read),
+        ("cpu.", topology.read),
+        ("cpu.", frequency.read),
+        (("cpu.", "container."), limits.read),
+        ("system.", system.read),
+        ("python.", python.read),
     )
-
-
-def _wanted(prefixes: Tuple[str, ...], only: str) -> bool:
-    return any(prefix.startswith(only) or only.startswith(prefix) for prefix in prefixes)
-
-
-def _complete(found: Dict[str, Observed], scope: str, only: str, faults: Dict[str, str]) -> Dict[str, Observed]:
-    """Return one observation for every registered fact of `scope`, in registry order."""
-    complete = {}
-    for entry in in_scope(scope):
-        if entry.key.startswith(only):
-            prefix = entry.key.partition(".")[0] + "."
-            why = "the probe did not report it; {}".format(faults.get(prefix, "this is a fault of envlock"))
-            complete[entry.key] = found.get(entry.key) or absent(FAILED, "envlock", why)
-    return complete

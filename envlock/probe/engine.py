@@ -10,55 +10,44 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import threading
 import time
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Sequence, Tuple
 
-from envlock.facts import FAILED, NOT_SUPPORTED, Observed, absent
-from envlock.probe.host import Absent, Host, observe
+from envlock.facts import NOT_SUPPORTED, Observed, absent
+from envlock.probe.host import Absent, Host, deferred, observe
 
 _REQUEST = b"GET /version HTTP/1.0\r\nHost: localhost\r\nAccept: application/json\r\n\r\n"
 _LIMIT = 1 << 20
+_NO_SOCKET = "no engine listens on a local socket"
 _ENGINE_FACTS = ("container.engine", "container.engine_version", "container.containerd", "container.runc")
 
 
-def read(host: Host) -> Dict[str, Observed]:
-    """Return the engine's and the clients' facts; the three are asked at the same time."""
-    found: Dict[str, Observed] = {}
-    threads = [
-        threading.Thread(target=_ask_one, args=(found, keys, question), daemon=True)
-        for keys, question in (
-            (_ENGINE_FACTS, lambda: _engine(host)),
-            (("container.docker_client",), lambda: {"container.docker_client": _client(host, "docker")}),
-            (("container.podman_client",), lambda: {"container.podman_client": _client(host, "podman")}),
-        )
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
+def begin(host: Host) -> Callable[[], Dict[str, Observed]]:
+    """Start asking for the engine's and the clients' facts; the function returned waits for them.
+
+    Without threads: while the answers are made, the caller reads files.
+    """
+    clients = {"container.{}_client".format(name): _client(host, name) for name in ("docker", "podman")}
+    engine = _engine(host)
+    return lambda: {**{key: wait() for key, wait in clients.items()}, **engine()}
 
 
-def _ask_one(found: Dict[str, Observed], keys: tuple[str, ...], question: Callable[[], Dict[str, Observed]]) -> None:
-    try:
-        found.update(question())
-    except Exception as error:  # a thread's exception would vanish, and the facts with it
-        found.update(dict.fromkeys(keys, absent(FAILED, "", "{}: {}".format(type(error).__name__, error))))
-
-
-def _client(host: Host, name: str) -> Observed:
-    def version() -> str:
+def _client(host: Host, name: str) -> Callable[[], Observed]:
+    def start() -> Callable[[], str]:
         if host.program(name) is None:
             raise Absent(NOT_SUPPORTED, "`{}` is not installed".format(name))
-        text = host.output([name, "--version"])
-        match = re.search(r"version (\S+?),?(\s|$)", text)
-        if match is None:
-            raise ValueError(text.strip()[:80])
-        return match.group(1)
+        return host.output([name, "--version"])
 
-    return observe("`{} --version`".format(name), version)
+    output = deferred(start)
+    return lambda: observe("`{} --version`".format(name), lambda: client_version(output()))
+
+
+def client_version(text: str) -> str:
+    """Return the version in what `docker --version` or `podman --version` prints."""
+    match = re.search(r"version (\S+?),?(\s|$)", text)
+    if match is None:
+        raise ValueError(text.strip()[:80])
+    return match.group(1)
 
 
 def sockets(host: Host) -> tuple[str, ...]:
@@ -75,21 +64,30 @@ def sockets(host: Host) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def _engine(host: Host) -> Dict[str, Observed]:
-    problem = absent(NOT_SUPPORTED, "local API socket", "no engine listens on a local socket")
-    for path in sockets(host):
+def _engine(host: Host) -> Callable[[], Dict[str, Observed]]:
+    def start(path: str) -> Callable[[], bytes]:
+        if not host.exists(path):
+            raise Absent(NOT_SUPPORTED, _NO_SOCKET)
+        return host.ask(path, _REQUEST)
+
+    asked = [(path, deferred(lambda path=path: start(path))) for path in sockets(host)]  # type: ignore[misc]
+    return lambda: _first_answer(asked)
+
+
+def _first_answer(asked: Sequence[Tuple[str, Callable[[], bytes]]]) -> Dict[str, Observed]:
+    """Return the facts of the first engine that answers, else the first problem that is more than absence."""
+    problem = absent(NOT_SUPPORTED, "local API socket", _NO_SOCKET)
+    for path, receive in asked:
         answer: Dict[str, str] = {}
 
-        def ask(path: str = path, answer: Dict[str, str] = answer) -> str:
-            if not host.exists(path):
-                raise Absent(NOT_SUPPORTED, "no engine listens on a local socket")
-            answer.update(parse_version(host.ask(path, _REQUEST)))
+        def name(receive: Callable[[], bytes] = receive, answer: Dict[str, str] = answer) -> str:
+            answer.update(parse_version(receive()))
             return answer["container.engine"]
 
-        seen = observe(path, ask)
+        seen = observe(path, name)
         if seen.has_value:
             return {key: _part(path, answer.get(key)) for key in _ENGINE_FACTS}
-        if seen.outcome != NOT_SUPPORTED and problem.outcome == NOT_SUPPORTED:
+        if problem.outcome == NOT_SUPPORTED:
             problem = seen
     return dict.fromkeys(_ENGINE_FACTS, problem)
 
@@ -121,24 +119,35 @@ def parse_version(response: bytes) -> Dict[str, str]:
     return found
 
 
-def exchange(path: str, request: bytes, deadline: float) -> bytes:
-    """Send `request` to the socket at `path` and return all it answers; `OSError` past `deadline` seconds."""
-    end = time.monotonic() + deadline
-    received = b""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+def send(path: str, request: bytes, deadline: float) -> Callable[[], bytes]:
+    """Send `request` to the socket at `path`; the function returned gives all it answers.
+
+    Both raise `OSError`, the latter when the answer is not whole `deadline` seconds after it is called.
+    """
+    import socket
+
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
         connection.settimeout(deadline)
         connection.connect(path)
         connection.sendall(request)
-        while len(received) < _LIMIT:
-            left = end - time.monotonic()
-            if left <= 0:
-                raise OSError("no answer within {} s".format(deadline))
-            connection.settimeout(left)
-            try:
-                chunk = connection.recv(65536)
-            except socket.timeout:
-                raise OSError("no answer within {} s".format(deadline)) from None
-            if not chunk:
-                return received
-            received += chunk
-    raise OSError("an endless answer")
+    except OSError:
+        connection.close()
+        raise
+
+    def receive() -> bytes:
+        end = time.monotonic() + deadline
+        received = b""
+        with connection:
+            while len(received) < _LIMIT:
+                connection.settimeout(max(end - time.monotonic(), 0.001))
+                try:
+                    chunk = connection.recv(65536)
+                except socket.timeout:
+                    raise OSError("no answer within {} s".format(deadline)) from None
+                if not chunk:
+                    return received
+                received += chunk
+        raise OSError("an endless answer")
+
+    return receive

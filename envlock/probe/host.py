@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Callable, Mapping, Sequence
+from typing import Callable, Mapping, Sequence, TypeVar
 
 from envlock.errors import ToolError
 from envlock.facts import FAILED, NO_PERMISSION, Observed, Value, absent, value
+
+Result = TypeVar("Result")
 
 
 class Absent(Exception):
@@ -81,12 +83,12 @@ class Host:
         """Return the path of the program `name`; None when it is not installed."""
         raise _not_recorded()
 
-    def output(self, argv: Sequence[str]) -> str:
-        """Return what the program prints; raises `ToolError`."""
+    def output(self, argv: Sequence[str]) -> Callable[[], str]:
+        """Start a program; the function returned gives what it prints. Both raise `ToolError`."""
         raise _not_recorded()
 
-    def ask(self, socket_path: str, request: bytes) -> bytes:
-        """Return the answer to `request` on a local socket; raises `OSError`."""
+    def ask(self, socket_path: str, request: bytes) -> Callable[[], bytes]:
+        """Send `request` to a local socket; the function returned gives the answer. Both raise `OSError`."""
         raise _not_recorded()
 
     def nvml(self) -> Mapping[str, object]:
@@ -123,28 +125,32 @@ class LiveHost(Host):
         return sys.implementation.name, ".".join(str(part) for part in sys.version_info[:3])
 
     def module_file(self, name: str) -> str | None:
-        from importlib.util import find_spec
+        from importlib.machinery import PathFinder  # importlib.util takes longer to import than to use
 
-        spec = find_spec(name)
+        spec = PathFinder.find_spec(name)
         return None if spec is None else spec.origin
 
     def variable(self, name: str) -> str | None:
         return os.environ.get(name)
 
     def program(self, name: str) -> str | None:
-        from shutil import which
+        # shutil.which loads every compression module on its way.
+        for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+            path = os.path.join(folder, name)
+            if folder and os.path.isfile(path) and os.access(path, os.X_OK):
+                return path
+        return None
 
-        return which(name)
+    def output(self, argv: Sequence[str]) -> Callable[[], str]:
+        from envlock.process import checked, start
 
-    def output(self, argv: Sequence[str]) -> str:
-        from envlock.process import check
+        running = start(argv)
+        return lambda: checked(running.wait(self._deadline), argv[0]).decode("utf-8", "backslashreplace")
 
-        return check(argv, self._deadline).decode("utf-8", "backslashreplace")
+    def ask(self, socket_path: str, request: bytes) -> Callable[[], bytes]:
+        from envlock.probe.engine import send
 
-    def ask(self, socket_path: str, request: bytes) -> bytes:
-        from envlock.probe.engine import exchange
-
-        return exchange(socket_path, request, self._deadline)
+        return send(socket_path, request, self._deadline)
 
     def nvml(self) -> Mapping[str, object]:
         from envlock.probe.nvml_child import ask
@@ -172,6 +178,19 @@ def observe(source: str, read: Callable[[], Value], missing: str = FAILED, why: 
         return absent(FAILED, source, error.message)
     except ValueError as error:
         return absent(FAILED, source, "not understood: {}".format(error))
+
+
+def deferred(begin: Callable[[], Callable[[], Result]]) -> Callable[[], Result]:
+    """Return what `begin` returns; what it raises is raised by the function returned instead."""
+    try:
+        return begin()
+    except (Absent, OSError, ToolError) as error:
+        fault = error
+
+        def fail() -> Result:
+            raise fault
+
+        return fail
 
 
 def _words(error: OSError) -> str:

@@ -5,8 +5,9 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Optional, Tuple
 
+from envlock.facts import Observed
 from envlock.probe.host import Host
 
 FOLDER = "/sys/bus/pci/devices"
@@ -25,6 +26,14 @@ class PciGpu(NamedTuple):
     pci_id: str
     subsystem_id: str
     driver: str
+
+
+class Bus(NamedTuple):
+    """What the PCI bus and other signs say; `gpus` is None when the bus could not be listed."""
+
+    gpus: Optional[Tuple[PciGpu, ...]]
+    listed: Observed
+    signs: Tuple[str, ...]
 
 
 def gpus(host: Host) -> tuple[PciGpu, ...]:

@@ -52,12 +52,13 @@ def distribution_of(path: str) -> str:
     if file_name == "__init__.py":
         folder, package = os.path.split(folder)
         file_name = package + "/" + file_name
+    installed = [name for name in sorted(os.listdir(folder)) if name.endswith(".dist-info")]
+    likely = [name for name in installed if name.startswith(("nvidia_ml_py", "pynvml"))]
     claims = []
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".dist-info"):
-            size = _recorded_size(os.path.join(folder, name, "RECORD"), file_name)
-            if size is not None:
-                claims.append((size == os.path.getsize(path), name[: -len(".dist-info")]))
+    for name in likely or installed:
+        size = _recorded_size(os.path.join(folder, name, "RECORD"), file_name)
+        if size is not None:
+            claims.append((size == os.path.getsize(path), name[: -len(".dist-info")]))
     for fits, name in sorted(claims, reverse=True):
         distribution, _, version = name.partition("-")
         text = "{} {}".format(distribution.replace("_", "-").lower(), version)

@@ -6,7 +6,6 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 from __future__ import annotations
 
 import re
-import shlex
 from typing import Dict
 
 from envlock.facts import FAILED, NOT_SUPPORTED, Observed, absent
@@ -56,12 +55,18 @@ def parse_release(text: str) -> Dict[str, str]:
         name, equals, quoted = line.strip().partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             continue
-        try:
-            found[name] = "".join(shlex.split(quoted))
-        except ValueError:
-            # An open quote: keep the text, which says more than nothing.
-            found[name] = quoted
+        found[name] = _unquoted(quoted)
     return found
+
+
+def _unquoted(text: str) -> str:
+    """Return a shell word without its quotes; an open quote stays, which says more than nothing."""
+    text = text.strip()
+    if len(text) >= 2 and text[0] == text[-1] == "'":
+        return text[1:-1]
+    if len(text) >= 2 and text[0] == text[-1] == '"':
+        return re.sub(r'\\(["$`\\])', r"\1", text[1:-1])
+    return text
 
 
 def _distribution(host: Host) -> Dict[str, Observed]:
