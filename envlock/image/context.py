@@ -76,7 +76,7 @@ def below(folder: str, items: Iterable[Item]) -> Iterator[Item]:
         )
 
 
-def _ordered(items: Iterable[Item]) -> Iterator[Item]:
+def ordered(items: Iterable[Item]) -> Iterator[Item]:
     """Yield folders before what is in them, everything sorted by the bytes of its path."""
     found: dict[str, Item] = {}
     for item in items:
@@ -106,15 +106,20 @@ def tar_stream(items: Iterable[Item], epoch: int) -> Iterator[bytes]:
 
 
 def _tar_pieces(items: Iterable[Item], epoch: int) -> Iterator[bytes]:
-    for item in _ordered(items):
-        kind = layertar.DIRECTORY if item.folder else layertar.SYMLINK if item.link else layertar.REGULAR
-        entry = layertar.Entry(
-            name=item.path.encode(), kind=kind, mode=item.mode, uid=0, gid=0, size=item.size, link=item.link.encode()
-        )
-        yield tarwriter.header(entry.name, entry, epoch)
-        yield from checked(item)
-        yield tarwriter.padding(item.size)
+    for item in ordered(items):
+        yield from tar_entry(item, epoch)
     yield tarwriter.END
+
+
+def tar_entry(item: Item, epoch: int) -> Iterator[bytes]:
+    """Yield one item as it stands in a tar: header, content, padding."""
+    kind = layertar.DIRECTORY if item.folder else layertar.SYMLINK if item.link else layertar.REGULAR
+    entry = layertar.Entry(
+        name=item.path.encode(), kind=kind, mode=item.mode, uid=0, gid=0, size=item.size, link=item.link.encode()
+    )
+    yield tarwriter.header(entry.name, entry, epoch)
+    yield from checked(item)
+    yield tarwriter.padding(item.size)
 
 
 def gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -188,7 +193,7 @@ def remove_left_over(parent: Path, prefix: str) -> None:
 def _fill(items: Iterable[Item], root: Path, epoch: int) -> None:
     folders = [root]
     root.mkdir()
-    for item in _ordered(items):
+    for item in ordered(items):
         path = root / item.path
         if item.folder:
             path.mkdir()

@@ -34,6 +34,7 @@ class Instruction:
 
     keyword: str
     arguments: tuple[str, ...]
+    is_array: bool = False
 
 
 def parse(text: str, where: str) -> tuple[Instruction, ...]:
@@ -83,7 +84,7 @@ def _instruction(line: str, where: str) -> Instruction:
     if keyword in ("RUN", "COPY", "ADD") and _HEREDOC.search(rest):
         raise UsageError(f"has a here-document in {keyword}", where=where)
     if rest.startswith("["):
-        return Instruction(keyword, _json_array(rest, keyword, where))
+        return Instruction(keyword, _json_array(rest, keyword, where), is_array=True)
     if keyword in ("RUN", "CMD", "ENTRYPOINT", "SHELL", "HEALTHCHECK", "ONBUILD"):
         return Instruction(keyword, (rest,))
     if keyword == "FROM":

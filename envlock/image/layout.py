@@ -13,7 +13,7 @@ import os
 import posixpath
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,37 @@ class OutputImage:
 # ---- reading -------------------------------------------------------------------------
 
 
+class Spool:
+    """An unnamed temporary file that bytes are appended to, hashed on the way."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.end = 0
+
+    def append(self, pieces: Iterable[bytes | memoryview]) -> Member:
+        """Write `pieces` at the end and return where they are."""
+        state = hashlib.sha256()
+        offset = self.end
+        for piece in pieces:
+            state.update(piece)
+            view = memoryview(piece)
+            while view:
+                written = os.pwrite(self.descriptor, view, self.end)
+                view = view[written:]
+                self.end += written
+        return Member(offset=offset, size=self.end - offset, digest=Digest.from_hex(state.hexdigest()))
+
+
+@contextlib.contextmanager
+def spool(folder: Path) -> Iterator[Spool]:
+    """Give a spool in `folder`; it dies with the process, whatever ends it."""
+    with _unnamed(folder) as descriptor:
+        try:
+            yield Spool(descriptor)
+        except OSError as error:
+            raise files.storage_error(error, folder) from error
+
+
 @contextlib.contextmanager
 def spooled(chunks: Iterator[bytes], folder: Path, where: str) -> Iterator[Spooled]:
     """Give the one image of the archive in `chunks`, held in an unnamed file in `folder`.
@@ -80,11 +111,8 @@ def spooled(chunks: Iterator[bytes], folder: Path, where: str) -> Iterator[Spool
     The file dies with the process, whatever ends it. Raises `IntegrityError` when a layer
     is not what the config says or the archive is not in order.
     """
-    with _unnamed(folder) as descriptor:
-        try:
-            yield _receive(chunks, descriptor, where)
-        except OSError as error:
-            raise files.storage_error(error, folder) from error
+    with spool(folder) as target:
+        yield receive(chunks, target, where)
 
 
 @contextlib.contextmanager
@@ -108,10 +136,10 @@ def _unnamed(folder: Path) -> Iterator[int]:
 class _Archive:
     """The members of a saved archive by name, links followed."""
 
-    def __init__(self, descriptor: int, where: str) -> None:
-        self.descriptor = descriptor
+    def __init__(self, target: Spool, where: str) -> None:
+        self._spool = target
+        self.descriptor = target.descriptor
         self.where = where
-        self.end = 0
         self._members: dict[str, Member] = {}
         self._links: dict[str, str] = {}
 
@@ -120,26 +148,13 @@ class _Archive:
         for entry in layertar.entries(source, self.where):
             name = entry.name.decode("utf-8", "surrogateescape")
             if entry.kind == REGULAR:
-                self._members[name] = self.append(source.pieces(entry.size))
+                self._members[name] = self._spool.append(source.pieces(entry.size))
             elif entry.kind in (SYMLINK, HARD_LINK):
                 target = entry.link.decode("utf-8", "surrogateescape")
                 folder = posixpath.dirname(name) if entry.kind == SYMLINK else ""
                 self._links[name] = posixpath.normpath(posixpath.join(folder, target))
             elif entry.kind != DIRECTORY:
                 raise IntegrityError(f"holds {name!r}, which is no file", where=self.where)
-
-    def append(self, pieces: Iterator[memoryview] | Iterator[bytes]) -> Member:
-        """Write `pieces` at the end of the spool and return where they are."""
-        state = hashlib.sha256()
-        offset = self.end
-        for piece in pieces:
-            state.update(piece)
-            view = memoryview(piece)
-            while view:
-                written = os.pwrite(self.descriptor, view, self.end)
-                view = view[written:]
-                self.end += written
-        return Member(offset=offset, size=self.end - offset, digest=Digest.from_hex(state.hexdigest()))
 
     def member(self, name: object) -> Member:
         for _ in range(16):
@@ -165,7 +180,7 @@ class _Archive:
         found = self.member(name)
         if os.pread(self.descriptor, 2, found.offset) != _GZIP:
             return found
-        return self.append(self._inflated(found))
+        return self._spool.append(self._inflated(found))
 
     def _inflated(self, found: Member) -> Iterator[bytes]:
         inflate = zlib.decompressobj(wbits=31)
@@ -188,8 +203,9 @@ class _Archive:
             raise IntegrityError("holds a layer that is cut off, or followed by something", where=self.where)
 
 
-def _receive(chunks: Iterator[bytes], descriptor: int, where: str) -> Spooled:
-    archive = _Archive(descriptor, where)
+def receive(chunks: Iterator[bytes], target: Spool, where: str) -> Spooled:
+    """Append the archive in `chunks` to `target` and return its one image."""
+    archive = _Archive(target, where)
     archive.read(chunks)
     manifests, _ = archive.document("manifest.json")
     if not isinstance(manifests, list) or len(manifests) != 1 or not isinstance(manifests[0], dict):
@@ -208,7 +224,7 @@ def _receive(chunks: Iterator[bytes], descriptor: int, where: str) -> Spooled:
             raise IntegrityError(
                 f"layer {index + 1} of {len(layers)} has digest {layer.digest}, its config names {diff_id}", where=where
             )
-    return Spooled(descriptor=descriptor, document=document, config=config, layers=layers)
+    return Spooled(descriptor=target.descriptor, document=document, config=config, layers=layers)
 
 
 # ---- writing -------------------------------------------------------------------------

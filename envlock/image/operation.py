@@ -5,6 +5,7 @@ made canonical; the canonical image is loaded, saved again and hashed: only that
 A difference is a value of this module, never an exception.
 """
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,11 +14,11 @@ from pathlib import Path
 from envlock import files
 from envlock.digest import Digest, digest_of
 from envlock.errors import EngineError, IntegrityError
-from envlock.image import layout, saved
+from envlock.image import assemble, dockerfile, layout, render, saved
 from envlock.image.canonical import canonical, recorded, shape_of
 from envlock.image.context import gathered, tar_stream
 from envlock.image.engine import Engine, temporary_tag
-from envlock.image.layout import OutputImage
+from envlock.image.layout import OutputImage, Spooled
 from envlock.image.plan import Choices, context
 from envlock.lockfile import Image, ImageBase, Layer, Lockfile
 from envlock.store import Store
@@ -115,30 +116,54 @@ def _described(layers: list[Layer]) -> str:
 # ---- building --------------------------------------------------------------------------
 
 
-def build(
-    engine: Engine,
-    lock: Lockfile,
-    store: Store,
-    say: Say,
-    choices: Choices,
-    name: str,
-    output: Path | None,
-    cache: bool,
-) -> Built:
-    """Build `lock`, load the canonical image under `name`, prove it, and return it with its differences.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """What is asked of `build`: the image's full `name` in the engine, an archive to write, and how.
 
-    `output` gets the layout archive as well. The temporary image is removed whatever
-    happens; one of a killed run is removed by the next (`Engine.reap`).
+    With `by_engine` the engine's own builder does the work even where nothing has to
+    run; `cache` lets it reuse its steps.
+    """
+
+    name: str
+    output: Path | None = None
+    by_engine: bool = False
+    cache: bool = True
+    choices: Choices = dataclasses.field(default_factory=Choices)
+
+
+def build(engine: Engine, lock: Lockfile, store: Store, say: Say, order: Order) -> Built:
+    """Build `lock`, load the canonical image, prove it, and return it with its differences.
+
+    Where nothing has to run, the layers are assembled here from the same context that a
+    builder would get. A temporary image is removed whatever happens; one of a killed run
+    is removed by the next (`Engine.reap`).
     """
     refuse_foreign_platform(engine, lock)
     engine.reap()
-    tag = temporary_tag()
-    try:
-        say("building")
-        _build(engine, lock, store, say, choices, tag, cache)
-        return finish(engine, lock, store, say, tag, name, output)
-    finally:
-        engine.remove_image(tag)
+    with context(lock, store, order.choices) as made:
+        for clash in made.clashes:
+            say(f"two wheels bring {clash}; the last one is taken")
+        _fetch_base(engine, lock, say, order.choices)
+        instructions = dockerfile.parse(made.dockerfile, "the Dockerfile")
+        if not order.by_engine and assemble.is_enough(instructions):
+            say("assembling the layers")
+            base = engine.save(base_reference(lock, order.choices)) if isinstance(lock.base, ImageBase) else None
+            with assemble.assembled(instructions, made.items, base, lock.environment.epoch, store.root) as image:
+                return _finished(engine, lock, store, say, order, image)
+        tag = temporary_tag()
+        try:
+            say("building")
+            engine.build(tar_stream(made.items, lock.environment.epoch), tag, nocache=not order.cache)
+            return from_image(engine, lock, store, say, order, tag)
+        finally:
+            engine.remove_image(tag)
+
+
+def from_image(engine: Engine, lock: Lockfile, store: Store, say: Say, order: Order, reference: str) -> Built:
+    """Like `build`, from an image that somebody built from the rendered folder."""
+    say("reading what was built")
+    with layout.spooled(engine.save(reference), store.root, reference) as image:
+        return _finished(engine, lock, store, say, order, image)
 
 
 def refuse_foreign_platform(engine: Engine, lock: Lockfile) -> None:
@@ -152,40 +177,37 @@ def refuse_foreign_platform(engine: Engine, lock: Lockfile) -> None:
         )
 
 
-def _build(engine: Engine, lock: Lockfile, store: Store, say: Say, choices: Choices, tag: str, cache: bool) -> None:
-    if isinstance(lock.base, ImageBase):
-        reference = f"{choices.registry}/" * bool(choices.registry) + f"{lock.base.repository}@{lock.base.digest}"
-        if engine.inspect_image(reference) is None:
-            say(f"fetching {reference}")
-            engine.pull(reference, lock.environment.platform)
-    with context(lock, store, choices) as made:
-        for clash in made.clashes:
-            say(f"two wheels bring {clash}; the last one is taken")
-        upload = tar_stream(made.items, lock.environment.epoch)
-        engine.build(upload, tag, lambda line: None, nocache=not cache, platform=None)
+def base_reference(lock: Lockfile, choices: Choices) -> str:
+    """Return the name of the locked base image, with the chosen registry before it."""
+    return render.values_of(lock, choices.registry).base_image
 
 
-def finish(engine: Engine, lock: Lockfile, store: Store, say: Say, built: str, name: str, output: Path | None) -> Built:
-    """Make the image `built` canonical, load it under `name`, prove it."""
-    say("making it canonical")
-    with layout.spooled(engine.save(built), store.root, built) as spool:
-        image = canonical(spool, shape_of(lock), built)
-        record = recorded(image)
-        if output is not None:
-            write_layout(image, name, output)
-        say(f"loading it as {name}")
-        engine.load(gathered(layout.hybrid(image, name)))
-    say("proving it")
-    proof = prove(engine, name, record)
+def _fetch_base(engine: Engine, lock: Lockfile, say: Say, choices: Choices) -> None:
+    reference = base_reference(lock, choices)
+    if reference and engine.inspect_image(reference) is None:
+        say(f"fetching {reference}")
+        engine.pull(reference, lock.environment.platform)
+
+
+def _finished(engine: Engine, lock: Lockfile, store: Store, say: Say, order: Order, spool: Spooled) -> Built:
+    """Make an image canonical, load it under its name, prove it."""
+    image = canonical(spool, shape_of(lock), order.name)
+    record = recorded(image)
+    if order.output is not None:
+        write_layout(image, order.name, order.output)
+    say(f"loading it as {order.name}")
+    engine.load(gathered(layout.hybrid(image, order.name)))
+    say("proving it: what the engine holds is saved and hashed")
+    proof = prove(engine, order.name, record)
     if proof.differences:
         raise IntegrityError(
             "the engine gives back another image than the one it was given",
-            where=name,
+            where=order.name,
             hint="the engine's store may be damaged: remove the image there, then build again",
         )
-    remember(engine, store, name, record)
+    remember(engine, store, order.name, record)
     found = image_differences(lock.image, record) if lock.image is not None else ()
-    return Built(image=record, reference=name, differences=found)
+    return Built(image=record, reference=order.name, differences=found)
 
 
 def write_layout(image: OutputImage, name: str, path: Path) -> None:

@@ -142,15 +142,15 @@ def meant(values: Values) -> tuple[Instruction, ...]:
         ]
     if values.debs:
         found.append(Instruction("COPY", ("debs/", "/.envlock-debs/")))
-        found.append(Instruction("RUN", ("/bin/sh", "/.envlock-debs/install.sh")))
+        found.append(Instruction("RUN", ("/bin/sh", "/.envlock-debs/install.sh"), is_array=True))
     found.append(Instruction("COPY", ("venv/", f"{values.venv}/")))
-    found += [Instruction("COPY", copy) for copy in values.copies]
+    found += [Instruction("COPY", copy, is_array=True) for copy in values.copies]
     found.append(Instruction("ENV", tuple(part for pair in values.env for part in pair)))
     found.append(Instruction("LABEL", tuple(part for pair in values.labels for part in pair)))
     found.append(Instruction("USER", (values.user,)))
     if values.base_image:
-        found.append(Instruction("ENTRYPOINT", ()))
-    found.append(Instruction("CMD", values.command))
+        found.append(Instruction("ENTRYPOINT", (), is_array=True))
+    found.append(Instruction("CMD", values.command, is_array=True))
     return tuple(found)
 
 
