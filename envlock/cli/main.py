@@ -131,7 +131,8 @@ def _run(arguments: list[str]) -> int:
         error.show()
         return error.exit_code
     except click.ClickException as error:
-        return report(options.usage_error(error), as_json)
+        named = next((argument for argument in arguments if argument in COMMANDS), None)
+        return report(options.usage_error(error, f"envlock {named}" if named else "envlock"), as_json)
     except (click.Abort, KeyboardInterrupt, EOFError):
         report(CouldNotTell("interrupted"), as_json)
         return EXIT_INTERRUPTED

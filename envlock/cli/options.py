@@ -207,10 +207,13 @@ def wants_json(arguments: list[str], environment: Mapping[str, str]) -> bool:
     return chosen == "json"
 
 
-def usage_error(error: click.ClickException) -> UsageError:
-    """Return a click error in envlock's words: lower case, no full stop, the nearest known word."""
+def usage_error(error: click.ClickException, command: str) -> UsageError:
+    """Return a click error in envlock's words: lower case, no full stop, the nearest known word.
+
+    `command` is the command line up to the command's name, for errors that do not say.
+    """
     context = error.ctx if isinstance(error, click.UsageError) else None
-    path = context.command_path if context is not None else "envlock"
+    path = context.command_path if context is not None else command
     hint = f"`{path} --help` shows how it is used"
     if isinstance(error, click.NoSuchOption):
         near = sorted(error.possibilities or ())
