@@ -11,8 +11,10 @@ import contextlib
 import http.client
 import json
 import queue
+import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -48,6 +50,7 @@ class Transport:
     def __init__(self, client: Any, endpoint: Endpoint) -> None:
         self.client = client
         self.endpoint = endpoint
+        weakref.finalize(self, client.close)  # connections that are kept for the next request
 
     def call(
         self,
@@ -174,8 +177,9 @@ class Attached:
     def close(self) -> None:
         """Close the connection; the container is not ended by that."""
         for item in (getattr(self._connection, "_response", None), self._connection, self._socket):
-            with contextlib.suppress(OSError, AttributeError, ValueError):
-                item.close()
+            if item is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    item.close()
 
 
 class _Running:
@@ -254,6 +258,7 @@ class _Running:
         versioned: bool,
     ) -> Any:
         """Return the open response of a request, or raise `EngineRefused` for an error status."""
+        _check_socket(transport.endpoint)
         client = transport.client
         prefix = f"/v{client.api_version}" if versioned else ""
         response = client.request(
@@ -292,6 +297,14 @@ class _Running:
         if self.stopped.is_set():
             raise EngineError(f"{self.what}: given up")
         return chunk
+
+
+def _check_socket(endpoint: Endpoint) -> None:
+    """Raise `OSError` when nothing listens; docker-py would leave the socket of such a try open."""
+    if endpoint.kind == "unix":
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(5.0)
+            probe.connect(endpoint.url.removeprefix("unix://"))
 
 
 def _read_all(response: Any, what: str) -> bytes:
