@@ -1,5 +1,6 @@
 """Canary results for a person: what was judged, what differs, what to look at first."""
 
+import re
 from collections.abc import Iterator
 
 from envlock.drift import Verdict
@@ -10,7 +11,9 @@ from envlock.run.twins import Change, Comparison, Parting
 
 _TIERS = {"T1": "known answers", "T2": "mode signatures", "T3": "models"}
 _MOST = 12
-"""Findings of one kind shown in full; the JSON form holds all of them."""
+"""Findings of one tier that are shown; the JSON form holds all of them."""
+
+_DIGEST = re.compile(r"(sha256:[0-9a-f]{12})[0-9a-f]{52}")
 
 _SAID = {
     Verdict.MATCH: "the same bits as the golden",
@@ -37,11 +40,9 @@ def judgement_text(judgement: Judgement, report: Report, name: str, colored: boo
             counts = listed((f"{tier.matched} of {tier.total}", *parts))
         painted = paint(f"{word:<8}", VERDICT_COLORS[word], colored)
         lines.append(f"  {tier.name} {_TIERS[tier.name]:<16} {painted} {counts}")
-    for finding in _ordered(judgement.findings):
-        lines += ["", *_finding_lines(finding, colored)]
-    left_out = len(judgement.findings) - len(_ordered(judgement.findings))
-    if left_out:
-        lines += ["", f"  and {counted(left_out, 'finding')} more: `--format json` holds all"]
+    for place in ("settings", *_TIERS):
+        lines += _tier_lines([finding for finding in judgement.findings if finding.tier == place], colored)
+    lines += _cause_lines(judgement.findings)
     for text in judgement.unknowns[:_MOST]:
         lines += ["", f"  {paint('unknown', 'yellow', colored)}: {shown(text)}"]
     for text in judgement.hints:
@@ -50,26 +51,33 @@ def judgement_text(judgement: Judgement, report: Report, name: str, colored: boo
     return "\n".join(lines) + "\n"
 
 
-def _ordered(findings: tuple[Finding, ...]) -> list[Finding]:
-    """Return the findings to show: at most `_MOST` of each tier, settings first as they explain the rest."""
-    found: list[Finding] = []
-    for tier in ("settings", "T1", "T2", "T3"):
-        found.extend([finding for finding in findings if finding.tier == tier][:_MOST])
-    return found
+def _tier_lines(findings: list[Finding], colored: bool) -> Iterator[str]:
+    """Yield the findings of one tier, those of one kind and message under one heading."""
+    heading = ""
+    for number, finding in enumerate(findings):
+        if number == _MOST:
+            yield f"    and {counted(len(findings) - _MOST, 'finding')} more: `--format json` holds all"
+            return
+        place = "" if finding.tier == "settings" else f" {finding.tier}"
+        title = f"  {paint(finding.kind, 'red', colored)}{place}: {shown(finding.message)}"
+        if title != heading:
+            heading = title
+            yield from ("", title)
+        yield f"    {shown(finding.name)}: {_short(finding.expected)} → {_short(finding.found)}"
+        if finding.also:
+            more = f" and {len(finding.also) - 6} more" if len(finding.also) > 6 else ""
+            yield f"      alone, these give other bits too: {shown(', '.join(finding.also[:6]))}{more}"
 
 
-def _finding_lines(finding: Finding, colored: bool) -> Iterator[str]:
-    where = f" ({finding.operator})" if finding.operator and finding.tier == "T3" else ""
-    yield f"  {paint(finding.kind, 'red', colored)} {finding.tier} {shown(finding.name)}{where}"
-    yield f"      {shown(finding.message)}"
-    if finding.expected or finding.found:
-        yield f"      {shown(finding.expected) or '(nothing)'} → {shown(finding.found) or '(nothing)'}"
-    if finding.also:
-        names = ", ".join(finding.also[:6]) + (f" and {len(finding.also) - 6} more" if len(finding.also) > 6 else "")
-        yield f"      other kernels also at: {shown(names)}"
-    if finding.tier != "settings":
-        for cause in finding.causes:
-            yield f"      cause: {shown(cause)}"
+def _short(text: str) -> str:
+    """Return `text` with digests cut for people; the JSON form holds them whole."""
+    return _DIGEST.sub(r"\1…", shown(text)) or "(nothing)"
+
+
+def _cause_lines(findings: tuple[Finding, ...]) -> Iterator[str]:
+    causes = dict.fromkeys(cause for finding in findings if finding.tier != "settings" for cause in finding.causes)
+    if causes:
+        yield from ("", "  what could explain it:", *(f"    {shown(cause)}" for cause in causes))
 
 
 def _where(report: Report) -> str:
@@ -124,9 +132,11 @@ def comparison_text(comparison: Comparison, name_a: str, name_b: str, colored: b
 def _parting_lines(parting: Parting) -> list[str]:
     apart = parting.distance
     if apart is None:
-        return [f"    {shown(parting.a)} → {shown(parting.b)}"]
+        return [f"    {_short(parting.a)} → {_short(parting.b)}"]
+    if not apart.differing:
+        return [f"    none of {apart.elements} sampled elements differs, others do"]
     ulp = "" if apart.ulp is None else f"largest distance {apart.ulp} ulp, "
-    cosine = "" if apart.cosine is None else f", cosine {apart.cosine:.9g}"
+    cosine = "" if apart.cosine is None else f", cosine {apart.cosine:.15g}"
     found = f"{apart.differing} differ, {ulp}{apart.largest:.3g} absolute{cosine}"
     return [f"    over {apart.elements} sampled elements: {found}"]
 

@@ -65,13 +65,17 @@ class _Judge:
         self.findings: list[Finding] = []
         self.unknowns: list[str] = list(report.problems)
         self.hints: list[str] = []
-        self.settings = list(_asked(report, lock.determinism))
+        self.settings = _asked(report, lock.determinism)
+        if report.flip is not None:
+            self.settings.append(_setting("weight-bit-flip", "none", report.flip, "was flipped on request"))
         comparable = self.golden is not None and self.golden.suite == report.suite_and_inputs
         self.expected = dict(self.golden.outputs) if self.golden is not None and comparable else {}
 
     def judgement(self) -> Judgement:
         self._golden()
         causes = tuple(f"{finding.name}: {finding.expected} → {finding.found}" for finding in self.settings)
+        if self.report.flip is None:
+            causes += tuple(f"{name} in memory is not what the generator made" for name in self.report.changed_inputs)
         t1 = self._known_answers(causes)
         t2 = self._signatures(causes)
         t3 = self._models(causes)
@@ -207,7 +211,6 @@ class _Judge:
 
     def _memory(self) -> None:
         if self.report.flip is not None:
-            self.settings.append(_setting("weight-bit-flip", "none", self.report.flip, "was flipped on request"))
             return
         for name in self.report.changed_inputs:
             self.findings.append(
