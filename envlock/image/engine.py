@@ -15,7 +15,7 @@ from urllib.parse import quote
 from envlock.digest import Digest
 from envlock.errors import EngineError
 from envlock.image import owner
-from envlock.image.endpoints import Endpoint, candidates
+from envlock.image.endpoints import Endpoint, candidates, redacted
 from envlock.image.transport import EngineRefused, Transport, Upload
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def connect(environ: Mapping[str, str]) -> "Engine":
             return _open(endpoint)
         except EngineError as error:
             failures.append(f"\n  {endpoint.text}: {error.message}")
-            hint = error.hint or hint
+            denied = "join the group of the socket (`docker`) and log in again, or run this as root"
+            hint = error.hint or (denied if "permission denied" in error.message else hint)
     raise EngineError(f"no container engine answers; tried{''.join(failures)}", hint=hint)
 
 
@@ -100,9 +101,9 @@ def _client(endpoint: Endpoint, api: str) -> Any:
         client = docker.APIClient(base_url=endpoint.url, version=api, timeout=int(QUICK), tls=tls, use_ssh_client=True)
     except docker.errors.DockerException as error:
         hint = "install `docker[ssh]` beside envlock" if endpoint.kind == "ssh" else None
-        raise EngineError(f"cannot be used: {error}", hint=hint) from error
+        raise EngineError(f"cannot be used: {redacted(str(error))}", hint=hint) from error
     except (OSError, ValueError) as error:
-        raise EngineError(f"cannot be used: {error}") from error
+        raise EngineError(f"cannot be used: {redacted(str(error))}") from error
     client.trust_env = False  # no proxy, no .netrc between envlock and its engine
     return client
 

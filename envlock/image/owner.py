@@ -8,9 +8,9 @@ only tells that it cannot be known whether its process lives.
 import contextlib
 import hashlib
 import os
-import platform
 import re
 import secrets
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ LABEL = "dev.envlock.owner"
 TEMPORARY = "envlock-temporary"
 """The repository of every temporary image; its tag is the mark of its process."""
 
-_MARK = re.compile(r"p(\d{1,10})-t(\d{1,20})-([0-9a-f]{12})-([0-9a-f]{8})(?:-[0-9a-f]{8})?")
+_MARK = re.compile(r"p(\d{1,10})-t(\d{1,20})-([0-9a-f]{12})(?:-([0-9a-f]{8})-[0-9a-f]{8})?")
 
 GONE = "gone"
 ALIVE = "alive"
@@ -27,32 +27,37 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mark:
-    """One process: `started` in clock ticks since boot, `place` its boot and PID namespace, `host` its host name."""
+    """One process: `started` in clock ticks since boot, `place` its boot and PID namespace."""
 
     pid: int
     started: int
     place: str
-    host: str
 
     def __str__(self) -> str:
-        return f"p{self.pid}-t{self.started}-{self.place}-{self.host}"
+        return f"p{self.pid}-t{self.started}-{self.place}"
 
 
 def own_mark() -> Mark:
     """Return the mark of this process."""
-    return Mark(pid=os.getpid(), started=_started(os.getpid()) or 0, place=_place(), host=_short(platform.node(), 8))
+    return Mark(pid=os.getpid(), started=_started(os.getpid()) or 0, place=_place())
 
 
 def parse(text: str) -> Mark | None:
-    """Return the mark that `text` is (a random end is allowed), or None."""
+    """Return the mark that `text` is or, as an image's tag, begins with; None when it is none."""
     found = _MARK.fullmatch(text)
     if found is None:
         return None
-    return Mark(pid=int(found[1]), started=int(found[2]), place=found[3], host=found[4])
+    return Mark(pid=int(found[1]), started=int(found[2]), place=found[3])
+
+
+def born(tag: str) -> int | None:
+    """Return when a temporary image's tag was made, in seconds since 1970."""
+    found = _MARK.fullmatch(tag)
+    return int(found[4], 16) if found is not None and found[4] else None
 
 
 def state(mark: Mark) -> str:
-    """Return `gone` or `alive`; `unknown` for a process of another boot, host or PID namespace."""
+    """Return `gone` or `alive`; `unknown` for a process of another boot or PID namespace."""
     if mark.place != _place():
         return UNKNOWN
     return ALIVE if _started(mark.pid) == mark.started else GONE
@@ -60,7 +65,7 @@ def state(mark: Mark) -> str:
 
 def temporary_tag() -> str:
     """Return a new image name that `reap` removes once this process is gone."""
-    return f"{TEMPORARY}:{own_mark()}-{secrets.token_hex(4)}"
+    return f"{TEMPORARY}:{own_mark()}-{int(time.time()):08x}-{secrets.token_hex(4)}"
 
 
 def _place() -> str:
@@ -69,11 +74,7 @@ def _place() -> str:
         boot = stream.read().strip()
     with contextlib.suppress(OSError):
         namespace = str(Path("/proc/self/ns/pid").readlink())
-    return _short(f"{boot} {namespace}", 12)
-
-
-def _short(text: str, length: int) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:length]
+    return hashlib.sha256(f"{boot} {namespace}".encode()).hexdigest()[:12]
 
 
 def _started(pid: int) -> int | None:
