@@ -84,9 +84,10 @@ def _where(report: Report) -> str:
     settings = dict(report.settings)
     if not settings:
         return "  nothing ran"
-    place = f"image {report.image}" if report.image else "this host"
-    versions = f"torch {settings.get('torch.version', 'unknown')}, {counted(int(settings.get('threads', 0)), 'thread')}"
-    return f"  ran on {place}: {report.backend}, {versions}, {settings.get('aten.cpu-capability', 'unknown')}"
+    place = f"image {shown(report.image)}" if report.image else "this host"
+    named = (("torch", "torch.version"), ("threads", "threads"), ("ATen", "aten.cpu-capability"))
+    said = ", ".join(f"{word} {shown(settings.get(name, 'unknown'))}" for word, name in named)
+    return f"  ran on {place}: {shown(report.backend)}, {said}"
 
 
 def comparison_text(comparison: Comparison, name_a: str, name_b: str, colored: bool) -> str:
@@ -131,6 +132,8 @@ def comparison_text(comparison: Comparison, name_a: str, name_b: str, colored: b
 
 def _parting_lines(parting: Parting) -> list[str]:
     apart = parting.distance
+    if parting.nan_bits:
+        return ["    only the bits inside NaNs differ"]
     if apart is None:
         return [f"    {_short(parting.a)} → {_short(parting.b)}"]
     if not apart.differing:

@@ -187,7 +187,10 @@ class _Judge:
         named = {output.name for output in found}
         missing = [name for name in self.expected if name[:2].upper() == tier and name not in named]
         self.unknowns.extend(f"{name} was not computed" for name in missing)
-        differing = [(output.name, output.value) for output in found if self.expected.get(output.name) != output.value]
+        other = [output for output in found if self.expected.get(output.name) != output.value]
+        raised = [output for output in other if output.value.startswith(UNAVAILABLE)]
+        self.unknowns.extend(f"{output.name}: {output.value}" for output in raised)
+        differing = [(output.name, output.value) for output in other if output not in raised]
         counts = Tier(name=tier, matched=len(found) - len(differing), differing=len(differing), unknown=len(missing))
         return counts, differing
 

@@ -19,7 +19,10 @@ MISSING = "(missing)"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parting:
-    """One output that differs between A and B, and how far apart it is where that can be told."""
+    """One output that differs between A and B, and how far apart it is where that can be told.
+
+    `nan_bits` says that nothing but the bits inside NaNs differs.
+    """
 
     tier: str
     name: str
@@ -27,6 +30,7 @@ class Parting:
     a: str
     b: str
     distance: Distance | None = None
+    nan_bits: bool = False
 
 
 Change = tuple[str, str, str]
@@ -85,6 +89,7 @@ def _parting_document(parting: Parting) -> dict[str, Any]:
         "operator": parting.operator,
         "a": parting.a,
         "b": parting.b,
+        "nan-bits-only": parting.nan_bits,
     }
     apart = parting.distance
     if apart is not None:
@@ -193,6 +198,7 @@ def _parting(name: str, one: Output | None, other: Output | None) -> Parting:
         a=one.value if one else MISSING,
         b=other.value if other else MISSING,
         distance=distance.between(one, other) if one and other else None,
+        nan_bits=bool(one and other and one.canonical and one.canonical == other.canonical),
     )
 
 
