@@ -114,11 +114,7 @@ def run_canary(
     """
     limits = limits or Limits()
     engine.reap()
-    found = engine.inspect_image(image)
-    if found is None:
-        raise EngineError(
-            f"the engine has no image `{image}`", hint="run `envlock build` first, or name another with `--image`"
-        )
+    image, found = _located(engine, image, lock)
     nonce = secrets.token_hex(16)
     environment = {**_PLACES, **_image_environment(found), **extra_env}
     head = {"nonce": nonce, "argv": ["canary", "run"], "environment": environment}
@@ -132,7 +128,31 @@ def run_canary(
         run.go(sent)
         state = containers.inspect(engine, ident)
         report = _report(run, state, nonce, limits)
-        return {**report, "container": _described(engine, state, run, nonce)}
+        return {**report, "container": {**_described(engine, state, run, nonce), "image": _identity(state, lock)}}
+
+
+def _identity(state: Mapping[str, Any], lock: Lockfile | None) -> str:
+    """Return the Id of the image that ran; the locked config digest where it is the locked image's manifest."""
+    ident = str(state.get("Image", ""))
+    if "sha256:" not in ident:
+        ident = f"sha256:{ident}"  # Podman
+    if lock is not None and lock.image is not None and ident == lock.image.manifest:
+        return lock.image.config
+    return ident
+
+
+def _located(engine: Engine, image: str, lock: Lockfile | None) -> tuple[str, dict[str, Any]]:
+    """Return the name by which the engine knows `image`, and what it says about it."""
+    names = [image]
+    if lock is not None and lock.image is not None and image == lock.image.config:
+        names.append(lock.image.manifest)  # a containerd store calls an image by its manifest
+    for name in names:
+        found = engine.inspect_image(name)
+        if found is not None:
+            return name, found
+    raise EngineError(
+        f"the engine has no image `{image}`", hint="run `envlock build` first, or name another with `--image`"
+    )
 
 
 def _image_environment(found: dict[str, Any]) -> dict[str, str]:
@@ -303,7 +323,6 @@ def _described(engine: Engine, state: dict[str, Any], run: _Run, nonce: str) -> 
     return {
         "engine": engine.info.name,
         "engine-version": engine.info.version,
-        "image": str(state.get("Image", "")),
         "exit-status": ended.get("ExitCode") if isinstance(ended, dict) else None,
         "output-bytes": run.output.length,
         "confined": seen,

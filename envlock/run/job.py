@@ -136,8 +136,7 @@ def _in_container(
     from envlock.run import container
 
     engine = connect(os.environ)
-    interpreter = lock.environment.interpreter
-    return container.run_canary(engine, image, lock, document, extra, deadline, interpreter=interpreter)
+    return container.run_canary(engine, image, lock, document, extra, deadline)
 
 
 def _request(lock: Lockfile, wanted: Wanted) -> dict[str, Any]:
