@@ -1,0 +1,99 @@
+"""NVML asked in a child process: answers, crashes, deadlines."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from envlock.facts import FAILED
+from envlock.probe.host import Absent
+from envlock.probe.nvml_child import MARK, ask, package_root, parse
+
+HERE = Path(__file__).parent
+
+FAKE = f"""
+import sys
+sys.path[:0] = [{str(HERE)!r}, {package_root()!r}]
+import pynvml, nvml_fake
+pynvml.nvmlLib = nvml_fake.Library(nvml_fake.SYSTEM, {{0: nvml_fake.gpu()}})
+"""
+
+
+def child(body: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", FAKE + body)
+
+
+def test_answer_of_the_child_is_the_document() -> None:
+    """A child with a working driver gives its document, whatever its library prints around it."""
+    document = ask(
+        pynvml_file(), 20, child("print('WARNING: a stub library'); from envlock.probe.nvml_child import main; main()")
+    )
+
+    assert document["host"]["nvidia.driver"]["value"] == "535.161.08"  # type: ignore[index]
+
+
+def test_real_child_on_a_host_without_driver_says_so() -> None:
+    """The real child process asks the real binding; without a driver library that is NVML's code 12 or 9."""
+    document = ask(pynvml_file(), 20)
+
+    assert "gpus" in document or document["code"] in (9, 12)
+
+
+def test_driver_that_hangs_is_given_up() -> None:
+    """A driver that never answers, in a child that ignores being asked to end, costs the deadline and no more."""
+    body = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "nvml_fake.Library.__getattr__ = lambda self, name: (lambda *_: time.sleep(60))\n"
+        "from envlock.probe.nvml_child import main; main()"
+    )
+    began = time.monotonic()
+
+    with pytest.raises(Absent) as caught:
+        ask(pynvml_file(), 1, child(body))
+
+    assert time.monotonic() - began < 10
+    assert caught.value.outcome == FAILED
+    assert "gave no answer within 1 s" in caught.value.detail
+
+
+def test_driver_that_crashes_is_failed() -> None:
+    """A library that kills its process leaves a reason, not a list of no GPUs."""
+    with pytest.raises(Absent, match="killed by signal 11") as caught:
+        ask(pynvml_file(), 20, child("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"))
+
+    assert caught.value.outcome == FAILED
+
+
+def test_python_without_binding_is_failed() -> None:
+    """Without `pynvml` the driver was not asked: a failure, never "not supported"."""
+    with pytest.raises(Absent, match="no NVML binding") as caught:
+        ask(None, 20)
+
+    assert caught.value.outcome == FAILED
+
+
+def test_binding_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
+    """A broken `pynvml` is an error in the document, with Python's own words."""
+    (tmp_path / "pynvml.py").write_text("raise RuntimeError('broken')\n")
+    program = (
+        f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {package_root()!r}];"
+        "from envlock.probe.nvml_child import main; main()"
+    )
+
+    document = ask(str(tmp_path / "pynvml.py"), 20, (sys.executable, "-c", program))
+
+    assert document["error"] == "pynvml cannot be imported: broken"
+
+
+@pytest.mark.parametrize("text", ["", "no mark", MARK + '{"host": {', MARK + "[]"])
+def test_output_without_a_document_is_failed(text: str) -> None:
+    """Output that is cut off, or is no document, is no answer."""
+    with pytest.raises(Absent, match="left no answer"):
+        parse(text, 0)
+
+
+def pynvml_file() -> str:
+    import pynvml
+
+    return str(pynvml.__file__)
