@@ -53,6 +53,22 @@ def output_option(function: F) -> F:
     return click.option("-o", "--output", type=PATH, metavar="FILE", help="Write the result there instead.")(function)
 
 
+def registry_option(function: F) -> F:
+    return click.option(
+        "--registry",
+        default="",
+        metavar="HOST[:PORT]",
+        envvar="ENVLOCK_REGISTRY",
+        help="Whence an image base comes.",
+    )(function)
+
+
+def template_options(function: F) -> F:
+    allow = click.option("--allow-custom-template", is_flag=True, help="Say that --template is to be trusted.")
+    template = click.option("--template", type=PATH, metavar="FILE", help="A Dockerfile template of your own.")
+    return template(allow(function))
+
+
 # ---- options of every command ----------------------------------------------------------
 
 

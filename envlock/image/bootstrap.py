@@ -113,6 +113,7 @@ def _run_mmdebstrap(lock: Lockfile, archive: Path, target: Path) -> None:
         f"--architectures={architecture}",
         f"--include={','.join(deb.name for deb in lock.apt)}",
         "--format=tar",
+        *_merged_usr(lock.apt, architecture),
         '--aptopt=Acquire::Languages "none"',
         '--aptopt=APT::Sandbox::User "root"',
         "",
@@ -130,6 +131,21 @@ def _run_mmdebstrap(lock: Lockfile, archive: Path, target: Path) -> None:
         "DEBIAN_FRONTEND": "noninteractive",
     }
     process.check(argv, timeout=DEADLINE, env=environment, cwd="/", hint=_mmdebstrap_hint())
+
+
+def _merged_usr(debs: tuple[DebPackage, ...], architecture: str) -> list[str]:
+    """Return the hook that makes `/bin -> usr/bin` and its kin before anything is unpacked.
+
+    Until Debian 12 no package brings these links: debootstrap makes them, and the package
+    `usr-is-merged` only insists on them. From 13 on `base-files` brings them.
+    """
+    versions = {deb.name: deb.version for deb in debs}
+    release = re.match(r"\d+", versions.get("base-files", ""))
+    if "usr-is-merged" not in versions or release is None or int(release[0]) >= 13:
+        return []
+    folders = ["bin", "lib", "sbin", *(["lib32", "lib64", "libx32"] if architecture == "amd64" else [])]
+    made = f'for d in {" ".join(folders)}; do mkdir -p "$1/usr/$d"; ln -s "usr/$d" "$1/$d"; done'
+    return [f"--setup-hook={made}"]
 
 
 def _mmdebstrap_hint() -> str | None:

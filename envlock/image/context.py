@@ -39,6 +39,10 @@ class Item:
     link: str = ""
     folder: bool = False
 
+    def chunks(self) -> Iterable[bytes]:
+        """Return the content as it is, unchecked; nothing for a link or a folder."""
+        return self.content() if self.content is not None else ()
+
 
 def from_bytes(path: str, data: bytes, mode: int = 0o644) -> Item:
     """Return a file of the context whose content is `data`."""
@@ -90,7 +94,7 @@ def ordered(items: Iterable[Item]) -> Iterator[Item]:
 def checked(item: Item) -> Iterator[bytes]:
     """Yield the content of `item`; `IntegrityError` when it is not `size` bytes."""
     length = 0
-    for chunk in item.content() if item.content is not None else ():
+    for chunk in item.chunks():
         length += len(chunk)
         yield chunk
     if length != item.size:

@@ -1,59 +1,91 @@
-"""Building the canonical image of a lockfile, and proving what an engine holds of it.
+"""Building the canonical image of a lockfile, and recording or verifying its digest.
 
-Steps: the context is streamed to the engine and built there; the built image is saved and
-made canonical; the canonical image is loaded, saved again and hashed: only that proves it.
-A difference is a value of this module, never an exception.
+The context is assembled here, or built by the engine where something has to run; the
+result is made canonical, loaded, saved again and hashed: only that proves it. A lockfile
+that holds an image already is verified and never changed unasked.
 """
 
 import dataclasses
-import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from envlock import files
-from envlock.digest import Digest, digest_of
-from envlock.errors import EngineError, IntegrityError
-from envlock.image import assemble, dockerfile, layout, render, saved
+from envlock import files, lockstore
+from envlock.errors import EXIT_DRIFT, EXIT_MATCH, EngineError, IntegrityError, UsageError
+from envlock.image import assemble, dockerfile, layout, render
 from envlock.image.canonical import canonical, recorded, shape_of
 from envlock.image.context import gathered, tar_stream
 from envlock.image.engine import Engine, temporary_tag
 from envlock.image.layout import OutputImage, Spooled
 from envlock.image.plan import Choices, context
-from envlock.lockfile import Image, ImageBase, Layer, Lockfile
+from envlock.image.proof import Difference, image_differences, prove, proven, remember
+from envlock.lockfile import Image, ImageBase, Lockfile
 from envlock.store import Store
 
 Say = Callable[[str], None]
 
-_PROOF = "image-proof"
+SCHEMA = "envlock.build/1"
+_NAME = re.compile(
+    r"[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
-    """One layer (or the config) that is not the locked one; an empty text where there is none."""
+class Order:
+    """What is asked of `build`.
 
-    what: str
-    locked: str
-    found: str
+    `name` is the image's full name in the engine, `archive` a layout to write as well.
+    With `by_engine` the engine's own builder works even where nothing has to run, and
+    `cache` lets it reuse its steps. `built` names an image that somebody built from the
+    rendered folder. `update` replaces a recorded digest, `paranoid` believes no earlier
+    proof.
+    """
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Proof:
-    """What an engine's saved bytes show against a locked image: the same when `differences` is empty."""
-
-    reference: str
-    config: Digest
-    diff_ids: tuple[Digest, ...]
-    differences: tuple[Difference, ...]
+    name: str
+    archive: Path | None = None
+    by_engine: bool = False
+    cache: bool = True
+    built: str | None = None
+    update: bool = False
+    paranoid: bool = False
+    choices: Choices = dataclasses.field(default_factory=Choices)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Built:
-    """What `build` made: the image as recorded, and under which name the engine holds it."""
+    """The image that an engine holds under `reference`, and how it differs from the locked one.
+
+    `outcome` is `recorded`, `match`, `unchanged` (held already, proved earlier), `drift`
+    or `updated`.
+    """
 
     image: Image
     reference: str
     differences: tuple[Difference, ...]
+    outcome: str = "match"
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_DRIFT if self.outcome == "drift" else EXIT_MATCH
+
+    def to_document(self, path: Path, lock: Lockfile) -> dict[str, object]:
+        """Return the result as its JSON document (`docs/schema/build.schema.json`)."""
+        return {
+            "schema": SCHEMA,
+            "lockfile": str(path),
+            "environment": lock.environment.name,
+            "inputs": str(lock.inputs()),
+            "outcome": self.outcome,
+            "reference": self.reference,
+            "config": str(self.image.config),
+            "manifest": str(self.image.manifest),
+            "layers": [
+                {"owner": layer.owner, "diff-id": str(layer.diff_id), "size": layer.size} for layer in self.image.layers
+            ],
+            "differences": [dataclasses.asdict(difference) for difference in self.differences],
+            "exit-code": self.exit_code,
+        }
 
 
 def full_name(lock: Lockfile) -> str:
@@ -61,74 +93,39 @@ def full_name(lock: Lockfile) -> str:
     return f"localhost/envlock/{lock.environment.name}:{lock.inputs().short}"
 
 
-def prove(engine: Engine, reference: str, image: Image) -> Proof:
-    """Save `reference` from the engine, hash all of it, and compare with the locked `image`.
+def run(path: Path, order: Order, connect: Callable[[], Engine], store: Store, say: Say) -> tuple[Built, Lockfile]:
+    """Build the lockfile at `path`, and record the image or compare it with the recorded one.
 
-    Raises `IntegrityError` when a layer's bytes are not what the image's config says,
-    `EngineError` when the engine has no such image or fails.
+    Other envlocks are kept from the lockfile meanwhile. Returns the lockfile as it is
+    afterwards; it changes only when it held no image, or with `update`.
     """
-    if engine.inspect_image(reference) is None:
-        raise EngineError(f"the engine has no image `{reference}`", hint="`envlock build` makes it")
-    found = saved.read_saved(engine.save(reference), reference)
-    return Proof(
-        reference=reference,
-        config=found.config,
-        diff_ids=found.diff_ids,
-        differences=differences(image, found.config, found.diff_ids),
-    )
+    with lockstore.editing(path) as lock:
+        order = order if order.name else dataclasses.replace(order, name=full_name(lock))
+        engine = connect()
+        if lock.image is not None and _is_done(engine, lock, lock.image, store, order, say):
+            return Built(image=lock.image, reference=order.name, differences=(), outcome="unchanged"), lock
+        built = build(engine, lock, store, say, order)
+        if lock.image is None or (order.update and built.differences):
+            outcome = "recorded" if lock.image is None else "updated"
+            lock = lock.with_image(built.image)
+            lockstore.write(path, lock)
+            return dataclasses.replace(built, outcome=outcome), lock
+        return dataclasses.replace(built, outcome="drift" if built.differences else "match"), lock
 
 
-def differences(locked: Image, config: Digest, diff_ids: tuple[Digest, ...]) -> tuple[Difference, ...]:
-    """Return how an image with `config` and `diff_ids` differs from the locked one."""
-    if config == locked.config:
-        return ()
-    found = []
-    for index in range(max(len(locked.layers), len(diff_ids))):
-        layer = locked.layers[index] if index < len(locked.layers) else None
-        other = diff_ids[index] if index < len(diff_ids) else None
-        if layer is None or layer.diff_id != other:
-            what = f"layer {index + 1}" + (f" ({layer.owner})" if layer is not None else "")
-            found.append(Difference(what=what, locked=str(layer.diff_id) if layer else "", found=str(other or "")))
-    return (Difference(what="config", locked=str(locked.config), found=str(config)), *found)
-
-
-def image_differences(locked: Image, found: Image) -> tuple[Difference, ...]:
-    """Return how two recorded images differ, layers matched by their owner."""
-    if locked == found:
-        return ()
-    listed = [Difference(what="config", locked=str(locked.config), found=str(found.config))]
-    owners = list(dict.fromkeys(layer.owner for layer in (*locked.layers, *found.layers)))
-    for owner in owners:
-        one, other = _of(locked, owner), _of(found, owner)
-        if [layer.diff_id for layer in one] != [layer.diff_id for layer in other]:
-            listed.append(Difference(what=f"layer {owner}", locked=_described(one), found=_described(other)))
-    return tuple(listed)
-
-
-def _of(image: Image, owner: str) -> list[Layer]:
-    return [layer for layer in image.layers if layer.owner == owner]
-
-
-def _described(layers: list[Layer]) -> str:
-    return ", ".join(f"{layer.diff_id} ({layer.size} bytes)" for layer in layers)
+def _is_done(engine: Engine, lock: Lockfile, image: Image, store: Store, order: Order, say: Say) -> bool:
+    """Return whether the engine holds the locked image, by our earlier proof or, `paranoid`, a new one."""
+    if order.archive is not None or order.built is not None or order.by_engine or not order.cache:
+        return False
+    if not proven(engine, store, order.name, image):
+        return False
+    if not order.paranoid:
+        return True
+    say("proving it: what the engine holds is saved and hashed")
+    return not prove(engine, order.name, image).differences
 
 
 # ---- building --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Order:
-    """What is asked of `build`: the image's full `name` in the engine, an archive to write, and how.
-
-    With `by_engine` the engine's own builder does the work even where nothing has to
-    run; `cache` lets it reuse its steps.
-    """
-
-    name: str
-    output: Path | None = None
-    by_engine: bool = False
-    cache: bool = True
-    choices: Choices = dataclasses.field(default_factory=Choices)
 
 
 def build(engine: Engine, lock: Lockfile, store: Store, say: Say, order: Order) -> Built:
@@ -140,6 +137,10 @@ def build(engine: Engine, lock: Lockfile, store: Store, say: Say, order: Order) 
     """
     refuse_foreign_platform(engine, lock)
     engine.reap()
+    if order.built is not None:
+        say(f"reading {order.built}")
+        with layout.spooled(engine.save(order.built), store.root, order.built) as image:
+            return _finished(engine, lock, store, say, order, image)
     with context(lock, store, order.choices) as made:
         for clash in made.clashes:
             say(f"two wheels bring {clash}; the last one is taken")
@@ -152,18 +153,13 @@ def build(engine: Engine, lock: Lockfile, store: Store, say: Say, order: Order) 
                 return _finished(engine, lock, store, say, order, image)
         tag = temporary_tag()
         try:
-            say("building")
+            say("building in the engine")
             engine.build(tar_stream(made.items, lock.environment.epoch), tag, nocache=not order.cache)
-            return from_image(engine, lock, store, say, order, tag)
+            say("making it canonical")
+            with layout.spooled(engine.save(tag), store.root, tag) as image:
+                return _finished(engine, lock, store, say, order, image)
         finally:
             engine.remove_image(tag)
-
-
-def from_image(engine: Engine, lock: Lockfile, store: Store, say: Say, order: Order, reference: str) -> Built:
-    """Like `build`, from an image that somebody built from the rendered folder."""
-    say("reading what was built")
-    with layout.spooled(engine.save(reference), store.root, reference) as image:
-        return _finished(engine, lock, store, say, order, image)
 
 
 def refuse_foreign_platform(engine: Engine, lock: Lockfile) -> None:
@@ -193,8 +189,8 @@ def _finished(engine: Engine, lock: Lockfile, store: Store, say: Say, order: Ord
     """Make an image canonical, load it under its name, prove it."""
     image = canonical(spool, shape_of(lock), order.name)
     record = recorded(image)
-    if order.output is not None:
-        write_layout(image, order.name, order.output)
+    if order.archive is not None:
+        write_layout(image, order.name, order.archive)
     say(f"loading it as {order.name}")
     engine.load(gathered(layout.hybrid(image, order.name)))
     say("proving it: what the engine holds is saved and hashed")
@@ -217,39 +213,34 @@ def write_layout(image: OutputImage, name: str, path: Path) -> None:
             target.write(piece)
 
 
-# ---- remembering a proof ---------------------------------------------------------------
+# ---- what a person asked for ------------------------------------------------------------
 
 
-def remember(engine: Engine, store: Store, name: str, image: Image) -> None:
-    """Note that this engine's image of this Id was saved and hashed by us."""
-    ident = engine.image_id(name)
-    record = json.dumps({"id": ident, "config": image.config}, sort_keys=True).encode()
-    files.write_atomic(_note(store, engine, name), record + b"\n")
+def choices(path: Path, spec: Path | None, registry: str, template: Path | None, allowed: bool) -> Choices:
+    """Return what a person chose; `UsageError` for a template without the word that allows it.
 
-
-def proven(engine: Engine, store: Store, name: str, image: Image) -> bool:
-    """Return whether the engine holds, under `name`, an image that was proven to be `image`.
-
-    It is our own earlier proof of this engine and image Id that is believed, not what
-    `inspect` says of the layers; `prove` does the whole work again.
+    The spec lies where `spec` says, else beside the folder `lockfiles/` that holds `path`.
     """
-    note = _note(store, engine, name)
-    if not note.exists():
-        return False
-    try:
-        held = json.loads(files.read_bytes(note))
-    except ValueError:
-        return False
-    found = engine.inspect_image(name)
-    return found is not None and held == {"id": found.get("Id"), "config": str(image.config)}
+    if template is not None and not allowed:
+        raise UsageError(
+            "a template of your own decides what the image holds",
+            where=template,
+            hint="add `--allow-custom-template` when you trust it",
+        )
+    folder = path.parent.parent if path.parent.name == lockstore.FOLDER else path.parent
+    return Choices(registry=registry, template=template, folder=spec.parent if spec is not None else folder)
 
 
-def _note(store: Store, engine: Engine, name: str) -> Path:
-    key = digest_of({"engine": engine.transport.endpoint.url, "name": name})
-    return store.root / _PROOF / f"{key.hex}.json"
-
-
-def layers_text(image: Image) -> Iterator[str]:
-    """Yield one line per layer for a person: owner, megabytes, digest."""
-    for layer in image.layers:
-        yield f"{layer.owner:<20} {layer.size / 1e6:>9.1f} MB  {layer.diff_id.short}"
+def checked_name(name: str) -> str:
+    """Return an image name with a tag, complete with its registry; `UsageError` for another one."""
+    if not name:
+        return ""
+    repository, colon, tag = name.rpartition(":")
+    if not colon or "/" in tag:
+        repository, tag = name, "latest"
+    first = repository.partition("/")[0]
+    if not _NAME.fullmatch(f"{repository}:{tag}"):
+        raise UsageError(f"not an image name: {name!r}", where="--tag", hint="like `localhost/team/model:1`")
+    # Without a registry engines put different ones before it.
+    complete = "/" in repository and ("." in first or ":" in first or first == "localhost")
+    return f"{repository if complete else f'localhost/{repository}'}:{tag}"

@@ -1,14 +1,16 @@
 """Lockfile and store to the complete build context: what `render` writes and `build` sends."""
 
 import contextlib
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from envlock.errors import CouldNotTell, IntegrityError
 from envlock.image import bootstrap, render, wheels
 from envlock.image.context import MARKER, Item, below, from_bytes, from_file
 from envlock.image.wheels import Wheel
-from envlock.lockfile import ImageBase, Lockfile
+from envlock.lockfile import ImageBase, LockedFile, Lockfile
 from envlock.store import Store
 
 
@@ -18,6 +20,8 @@ class Choices:
 
     registry: str = ""
     template: Path | None = None
+    folder: Path = Path()
+    """Where the spec lies, and with it the sources of model and data files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,11 +47,35 @@ def context(lock: Lockfile, store: Store, choices: Choices) -> Iterator[Context]
             items += _debs(lock, store)
         else:
             items.append(from_file("base.tar", bootstrap.base_tar(lock, store)))
-        items += [from_file(f"files{held.path}", store.path(held.sha256, held.source)) for held in lock.files]
+        items += [from_locked(f"files{held.path}", choices.folder / held.source, held) for held in lock.files]
         locked = tuple(Wheel(file=wheel.file, path=store.path(wheel.sha256, wheel.file)) for wheel in lock.python)
         with wheels.planned(locked, lock.environment.python, lock.environment.interpreter) as tree:
             items += below("venv", tree.items)
             yield Context(dockerfile=text, items=tuple(items), clashes=tree.clashes)
+
+
+def from_locked(path: str, source: Path, held: LockedFile) -> Item:
+    """Return a model or data file of the context; its bytes are hashed while they are read."""
+    if not source.is_file():
+        raise CouldNotTell(
+            "no such file",
+            where=source,
+            hint="name the spec with `-f` (files lie beside it), or put it back",
+        )
+    return Item(path=path, mode=0o644, size=held.size, content=lambda: _hashed(source, held))
+
+
+def _hashed(source: Path, held: LockedFile) -> Iterator[bytes]:
+    state = hashlib.sha256()
+    for chunk in from_file(held.path, source).chunks():
+        state.update(chunk)
+        yield chunk
+    if state.hexdigest() != held.sha256.hex:
+        raise IntegrityError(
+            f"has digest sha256:{state.hexdigest()}, locked is {held.sha256}",
+            where=source,
+            hint="`envlock lock` locks the file as it is now",
+        )
 
 
 def _debs(lock: Lockfile, store: Store) -> list[Item]:
