@@ -60,7 +60,9 @@ def test_bus_that_cannot_be_listed_is_not_no_gpu(tmp_path: Path) -> None:
     assert {found[key].outcome for key in found} == {FAILED}
 
 
-@pytest.mark.parametrize("sign", ["/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/params", "/sys/module/nvidia/version"])
+@pytest.mark.parametrize(
+    "sign", ["/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/params", "/sys/module/nvidia/version"]
+)
 def test_sign_of_a_gpu_off_the_bus_is_followed(tmp_path: Path, sign: str) -> None:
     """A sign of NVIDIA beside a bus without it (WSL, a container) means that NVML is asked."""
     host = RecordedHost(tmp_path, {**BUS, sign: ""})

@@ -20,7 +20,9 @@ from envlock.probe.pci import normal_address
 )
 def test_version_and_kind_of_each_form(line: str, expected: tuple[str, str]) -> None:
     """Each form of the version line gives the version as printed, and the kind of module."""
-    assert expected == parse_version(f"NVRM version: {line}\nGCC version:  collect2: error: ld returned 1 exit status\n")
+    assert expected == parse_version(
+        f"NVRM version: {line}\nGCC version:  collect2: error: ld returned 1 exit status\n"
+    )
 
 
 def test_version_without_its_line_is_failed() -> None:

@@ -1,0 +1,129 @@
+"""Documents made from the registry: the page of facts, and the JSON Schema of `envlock probe`.
+
+Travels to nodes: standard library only, Python 3.8 and newer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+from envlock.facts import OUTCOMES, SCHEMA, VALUE
+from envlock.registry import GPU, GROUPS, HOST, Entry, in_scope
+
+_JSON_TYPES = {"string": "string", "integer": "integer", "boolean": "boolean"}
+
+_HEAD = """\
+<!-- Made from envlock/registry by tests/test_registry.py. Do not edit. -->
+
+# Facts
+
+What `envlock probe` observes. Every fact is in every document, with a value or with the
+outcome that says why there is none: `not-supported` (there is no such thing here),
+`not-in-driver` (the driver is too old to say), `no-permission`, `hidden` (a hypervisor or
+container masks it), `failed` (it should have answered and did not). An absence is never
+equal to a value.
+
+Groups: {groups}.
+
+"Locked" facts go into a lockfile, with the default rule shown. A fact that is marked
+"each" is one value when all CPUs agree, and the list of the distinct values when not.
+"""
+
+_TITLES = {HOST: "Facts of a host", GPU: "Facts of each GPU"}
+
+
+def markdown() -> str:
+    """Return `docs/facts.md`."""
+    parts = [_HEAD.format(groups="; ".join("*{}* {}".format(name, text) for name, text in GROUPS.items()))]
+    for scope, title in _TITLES.items():
+        parts.append("## {}\n".format(title))
+        parts += [_section(entry) for entry in in_scope(scope)]
+    return "\n".join(parts)
+
+
+def _section(entry: Entry) -> str:
+    kind = entry.type + (", each" if entry.each else "") + (", in {}".format(entry.unit) if entry.unit else "")
+    rule = "`{}`, {}".format(entry.rule, entry.severity) if entry.locked else "no (`{}`)".format(entry.rule)
+    lines = [
+        "### `{}`".format(entry.key),
+        "",
+        "{}: {}.".format(entry.label[0].upper() + entry.label[1:], entry.why),
+        "",
+        "- type: {}; group: {}".format(kind, entry.group),
+        "- locked: {}".format(rule),
+        "- read from: {}".format(entry.source),
+    ]
+    if entry.remedy:
+        lines.append("- put right: {}".format(entry.remedy))
+    return "\n".join([*lines, ""])
+
+
+def json_schema() -> Dict[str, Any]:
+    """Return `docs/schema/facts.schema.json`: the document of `envlock probe --format json`, all facts present."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Facts of one host",
+        "type": "object",
+        "required": ["schema", "host", "devices"],
+        "additionalProperties": False,
+        "properties": {
+            "schema": {"const": SCHEMA},
+            "host": _facts(HOST),
+            "devices": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["kind", "id", "facts"],
+                    "additionalProperties": False,
+                    "properties": {"kind": {"const": "gpu"}, "id": {"type": "string"}, "facts": _facts(GPU)},
+                },
+            },
+        },
+        "$defs": {
+            "absent": {
+                "type": "object",
+                "required": ["outcome"],
+                "additionalProperties": False,
+                "properties": {
+                    "outcome": {"enum": [outcome for outcome in OUTCOMES if outcome != VALUE]},
+                    "source": {"type": "string"},
+                    "detail": {"type": "string"},
+                },
+            }
+        },
+    }
+
+
+def _facts(scope: str) -> Dict[str, Any]:
+    return {
+        "type": "object",
+        "required": [entry.key for entry in in_scope(scope)],
+        "additionalProperties": False,
+        "properties": {entry.key: _fact(entry) for entry in in_scope(scope)},
+    }
+
+
+def _fact(entry: Entry) -> Dict[str, Any]:
+    description = entry.why + (" (unit: {})".format(entry.unit) if entry.unit else "")
+    present = {
+        "type": "object",
+        "required": ["outcome", "value"],
+        "additionalProperties": False,
+        "properties": {
+            "outcome": {"const": VALUE},
+            "value": _value(entry),
+            "source": {"type": "string"},
+            "detail": {"type": "string"},
+        },
+    }
+    return {"description": description, "oneOf": [present, {"$ref": "#/$defs/absent"}]}
+
+
+def _value(entry: Entry) -> Dict[str, Any]:
+    if entry.type == "strings":
+        return {"type": "array", "items": {"type": "string"}}
+    one: Dict[str, Any] = {"type": _JSON_TYPES[entry.type]}
+    if not entry.each:
+        return one
+    kinds: List[Dict[str, Any]] = [one, {"type": "array", "items": one, "minItems": 2, "uniqueItems": True}]
+    return {"oneOf": kinds}
