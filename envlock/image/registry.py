@@ -7,11 +7,13 @@ holds for it. What comes is proved here: the archive that the engine saves is ha
 import base64
 import json
 import re
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from envlock.digest import Digest
 from envlock.errors import EngineError, UsageError
+from envlock.image.endpoints import redacted
 
 if TYPE_CHECKING:
     from envlock.image.engine import Engine
@@ -53,12 +55,17 @@ def parse_reference(text: str) -> Reference:
     repository, colon, tag = path.partition(":")
     valid = _REPOSITORY.fullmatch(repository) and (not registry or _REGISTRY.fullmatch(registry))
     if not valid or (colon and not _TAG.fullmatch(tag)):
-        raise UsageError(f"not the name of an image: {text!r}", hint="expected REPOSITORY:TAG or REPOSITORY@DIGEST")
+        raise _no_name(text, "")
     try:
         digest = Digest.parse(digest_text) if at else None
     except ValueError as error:
-        raise UsageError(f"not the name of an image: {text!r}: {error}") from None
+        raise _no_name(text, f": {error}") from None
     return Reference(registry=registry, repository=repository, tag=tag or None, digest=digest)
+
+
+def _no_name(text: str, why: str) -> UsageError:
+    hint = "expected REPOSITORY:TAG or REPOSITORY@DIGEST"
+    return UsageError(f"not the name of an image: {text!r}{why}", hint=hint)
 
 
 def pull(engine: "Engine", text: str, platform: str, deadline: float) -> Reference:
@@ -67,15 +74,17 @@ def pull(engine: "Engine", text: str, platform: str, deadline: float) -> Referen
     if reference.tag is None and reference.digest is None:
         raise UsageError(f"the image name {text!r} has neither a tag nor a digest")
     wanted = str(reference.digest) if reference.digest else reference.tag
-    for _ in engine.transport.messages(
-        f"cannot fetch image `{reference}`",
-        "POST",
-        "/images/create",
-        deadline=deadline,
-        params={"fromImage": reference.name, "tag": wanted, "platform": platform},
-        headers=_credentials(engine, reference),
-    ):
-        pass
+    headers, trouble = credentials(reference)
+    what = f"cannot fetch image `{reference}`"
+    params = {"fromImage": reference.name, "tag": wanted, "platform": platform}
+    try:
+        for _ in engine.transport.messages(
+            what, "POST", "/images/create", deadline=deadline, params=params, headers=headers
+        ):
+            pass
+    except EngineError as error:
+        error.hint = error.hint or trouble
+        raise
     return reference
 
 
@@ -101,16 +110,23 @@ def registry_digest(engine: "Engine", reference: Reference) -> Digest:
     raise EngineError(f"the engine knows no registry digest for `{asked}`")
 
 
-def _credentials(engine: "Engine", reference: Reference) -> dict[str, str]:
-    """Return the header with the credentials for this one registry, as docker's configuration has them."""
+def credentials(reference: Reference) -> tuple[dict[str, str], str | None]:
+    """Return the header with the credentials for this one registry, and a hint when they could not be read.
+
+    They are docker's own, from its configuration or its credential helper. Most images
+    need none, so a helper that fails is told only when the registry refuses.
+    """
     import docker.auth
     import docker.errors
 
+    found: Any = None
     try:
-        registry, _ = docker.auth.resolve_repository_name(reference.name)
-        found: Any = docker.auth.load_config().resolve_authconfig(registry)
-    except docker.errors.DockerException:
-        return {}  # a credential helper that is not there: the registry will say whether it was needed
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # docker-py warns of a missing helper, and then raises too
+            registry, _ = docker.auth.resolve_repository_name(reference.name)
+            found = docker.auth.load_config().resolve_authconfig(registry)
+    except (docker.errors.DockerException, OSError, ValueError) as error:
+        return {}, f"no credentials were sent: {redacted(str(error))}"
     if not found:
-        return {}
-    return {"X-Registry-Auth": base64.urlsafe_b64encode(json.dumps(found).encode()).decode()}
+        return {}, None
+    return {"X-Registry-Auth": base64.urlsafe_b64encode(json.dumps(found).encode()).decode()}, None
