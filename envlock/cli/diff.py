@@ -40,7 +40,7 @@ def command(before: Path, after: Path, output_format: str, output: Path | None) 
     """
     from envlock.difference import diff_facts, diff_lock_with_facts, diff_lockfiles, reverse
     from envlock.policy import policy_of_lock
-    from envlock.report import document, text
+    from envlock.report.diff import diff_document, diff_text
 
     if before == after == options.STANDARD:
         raise UsageError("standard input can be read only once", where="envlock diff", hint="name a file for A or B")
@@ -59,9 +59,9 @@ def command(before: Path, after: Path, output_format: str, output: Path | None) 
         found = diff_facts(left.held, right.held)
     if output_format == "json":
         sides = [{"path": side.name, "kind": side.kind} for side in (left, right)]
-        options.emit_json(document.diff_document(found, *sides), output)
+        options.emit_json(diff_document(found, *sides), output)
     else:
-        options.emit(text.diff_text(found, left.name, right.name, compared, options.colored(output)), output)
+        options.emit(diff_text(found, left.name, right.name, compared, options.colored(output)), output)
     return found.verdict.exit_code
 
 

@@ -8,7 +8,6 @@ import importlib
 import os
 import signal
 import sys
-import traceback
 from types import FrameType
 
 import click
@@ -146,6 +145,8 @@ def _run(arguments: list[str]) -> int:
         return report(CouldNotTell("out of memory"), as_json)
     except Exception as error:
         # A fault of envlock itself. Its code must not be Python's 1, which means drift.
+        import traceback
+
         traceback.print_exc()
         hint = "this is a fault of envlock: please report it with the lines above"
         report(CouldNotTell(f"{type(error).__name__}: {error}", where="internal fault", hint=hint), as_json)

@@ -1,23 +1,14 @@
-"""Results as text for a person: the verdict first, then each difference, then the counts."""
+"""A comparison as text for a person: the verdict first, then each drift, then the counts."""
 
 from collections.abc import Iterable, Iterator
 
-from envlock.difference import Change, Difference, Differences
 from envlock.drift import Comparison, Drift, Kind, Verdict
-from envlock.report.words import VERDICT_COLORS, change, counted, listed, paint, shown
-
-_LABEL_WIDTH = 10
-_INDENT = " " * (_LABEL_WIDTH + 3)
+from envlock.report.words import INDENT, LABEL_WIDTH, VERDICT_COLORS, change, counted, listed, paint, shown
 
 _CHECKED = {
     Verdict.MATCH: "{subject} is as `{name}` was locked",
     Verdict.DRIFT: "{subject} is not as `{name}` was locked",
     Verdict.UNKNOWN: "could not tell whether {subject} is as `{name}` was locked",
-}
-_DIFFED = {
-    Verdict.MATCH: "{before} and {after} are the same",
-    Verdict.DRIFT: "{before} and {after} differ",
-    Verdict.UNKNOWN: "could not tell whether {before} and {after} are the same",
 }
 
 
@@ -58,12 +49,12 @@ def _drift_lines(group: list[Drift], colored: bool) -> Iterator[str]:
     drift = group[0]
     label, color = _label(drift)
     first, *others = change(drift.expected, drift.observed)
-    yield f"  {paint(label.ljust(_LABEL_WIDTH), color, colored)} {shown(drift.key)}{_places(group)}: {first}"
+    yield f"  {paint(label.ljust(LABEL_WIDTH), color, colored)} {shown(drift.key)}{_places(group)}: {first}"
     for line in others:
-        yield _INDENT + line
+        yield INDENT + line
     for word, text in (("because", drift.because), ("why", drift.why), ("fix", drift.fix)):
         if text:
-            yield f"{_INDENT}{word}: {shown(text)}"
+            yield f"{INDENT}{word}: {shown(text)}"
 
 
 def _label(drift: Drift) -> tuple[str, str]:
@@ -88,44 +79,3 @@ def _check_counts(comparison: Comparison) -> str:
             f"{comparison.ignored} ignored by rule" if comparison.ignored else "",
         )
     )
-
-
-_CHANGE_COLORS = {Change.ADDED: "green", Change.REMOVED: "red", Change.UNKNOWN: "yellow"}
-
-
-def diff_text(differences: Differences, before: str, after: str, compared: str, colored: bool) -> str:
-    """Return what `diff` found between two files; `compared` says which parts were held side by side."""
-    verdict = differences.verdict
-    said = _DIFFED[verdict].format(before=shown(before), after=shown(after))
-    lines = [f"{paint(verdict, VERDICT_COLORS[verdict], colored)}: {said}"]
-    section = ""
-    for difference in differences.found:
-        if difference.section != section:
-            section = difference.section
-            lines += ["", paint(section, "bold", colored)]
-        lines.extend(_difference_lines(difference, colored))
-    counts = [
-        f"{differences.count(change)} {change.value.replace('-', ' ')}"
-        for change in Change
-        if differences.count(change)
-    ]
-    allowed = f"{len(differences.allowed)} unknown and allowed by name" if differences.allowed else ""
-    lines += ["", f"compared: {compared}; {listed([*counts, allowed]) or 'no difference'}"]
-    return "\n".join(lines) + "\n"
-
-
-def _difference_lines(difference: Difference, colored: bool) -> Iterator[str]:
-    label = difference.change.value.replace("-", " ").ljust(_LABEL_WIDTH)
-    place = f" on {shown(difference.device)}" if difference.device else ""
-    head = f"  {paint(label, _CHANGE_COLORS.get(difference.change, 'cyan'), colored)} {shown(difference.key)}{place}"
-    if difference.change is Change.ADDED:
-        values = [shown(difference.after)]
-    elif difference.change is Change.REMOVED:
-        values = [shown(difference.before)]
-    else:
-        values = change(difference.before, difference.after)
-    yield f"{head}: {values[0]}" if values[0] else head
-    for line in values[1:]:
-        yield _INDENT + line
-    if difference.because:
-        yield f"{_INDENT}because: {shown(difference.because)}"

@@ -9,6 +9,10 @@ from collections.abc import Iterable
 LONG = 60
 """A value longer than this many letters is shown on a line of its own."""
 
+LABEL_WIDTH = 10
+INDENT = " " * (LABEL_WIDTH + 3)
+"""Where a drift's text begins, after its label."""
+
 _CODES = {"red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold": "1"}
 VERDICT_COLORS = {"match": "green", "drift": "red", "unknown": "yellow"}
 

@@ -1,0 +1,92 @@
+"""What `diff` found, as text for a person and as a JSON document.
+
+Apart from the reports of a comparison: `check` starts faster without it.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from envlock.difference import Change, Difference, Differences
+from envlock.drift import Verdict
+from envlock.report.words import INDENT, LABEL_WIDTH, VERDICT_COLORS, change, listed, paint, shown
+
+DIFF_SCHEMA = "envlock.diff-result/1"
+
+_DIFFED = {
+    Verdict.MATCH: "{before} and {after} are the same",
+    Verdict.DRIFT: "{before} and {after} differ",
+    Verdict.UNKNOWN: "could not tell whether {before} and {after} are the same",
+}
+
+
+_CHANGE_COLORS = {Change.ADDED: "green", Change.REMOVED: "red", Change.UNKNOWN: "yellow"}
+
+
+def diff_text(differences: Differences, before: str, after: str, compared: str, colored: bool) -> str:
+    """Return what `diff` found between two files; `compared` says which parts were held side by side."""
+    verdict = differences.verdict
+    said = _DIFFED[verdict].format(before=shown(before), after=shown(after))
+    lines = [f"{paint(verdict, VERDICT_COLORS[verdict], colored)}: {said}"]
+    section = ""
+    for difference in differences.found:
+        if difference.section != section:
+            section = difference.section
+            lines += ["", paint(section, "bold", colored)]
+        lines.extend(_difference_lines(difference, colored))
+    counts = [
+        f"{differences.count(change)} {change.value.replace('-', ' ')}"
+        for change in Change
+        if differences.count(change)
+    ]
+    allowed = f"{len(differences.allowed)} unknown and allowed by name" if differences.allowed else ""
+    lines += ["", f"compared: {compared}; {listed([*counts, allowed]) or 'no difference'}"]
+    return "\n".join(lines) + "\n"
+
+
+def _difference_lines(difference: Difference, colored: bool) -> Iterator[str]:
+    label = difference.change.value.replace("-", " ").ljust(LABEL_WIDTH)
+    place = f" on {shown(difference.device)}" if difference.device else ""
+    head = f"  {paint(label, _CHANGE_COLORS.get(difference.change, 'cyan'), colored)} {shown(difference.key)}{place}"
+    if difference.change is Change.ADDED:
+        values = [shown(difference.after)]
+    elif difference.change is Change.REMOVED:
+        values = [shown(difference.before)]
+    else:
+        values = change(difference.before, difference.after)
+    yield f"{head}: {values[0]}" if values[0] else head
+    for line in values[1:]:
+        yield INDENT + line
+    if difference.because:
+        yield f"{INDENT}because: {shown(difference.because)}"
+
+
+def diff_document(differences: Differences, before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """Return what `diff` found (`docs/schema/diff-result.schema.json`).
+
+    `before` and `after` name the two sides: `path` and `kind` (`lockfile` or `facts`).
+    """
+    return {
+        "schema": DIFF_SCHEMA,
+        "verdict": differences.verdict.value,
+        "exit-code": differences.verdict.exit_code,
+        "before": before,
+        "after": after,
+        "counts": {
+            **{change.value: differences.count(change) for change in Change},
+            "allowed": len(differences.allowed),
+        },
+        "differences": [_difference(item) for item in differences.found],
+        "allowed": [_difference(item) for item in differences.allowed],
+    }
+
+
+def _difference(difference: Difference) -> dict[str, Any]:
+    return {
+        "section": difference.section,
+        "key": difference.key,
+        "device": difference.device or None,
+        "change": difference.change.value,
+        "before": difference.before or None,
+        "after": difference.after or None,
+        "because": difference.because or None,
+    }
