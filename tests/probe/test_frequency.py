@@ -1,0 +1,71 @@
+"""Governor, limits and boost."""
+
+from pathlib import Path
+
+import pytest
+from recorded_host import RecordedHost
+
+from envlock.facts import FAILED, NOT_SUPPORTED, value
+from envlock.probe import frequency
+
+FOLDER = "/sys/devices/system/cpu/cpufreq"
+
+
+def policies(*governors: str) -> dict[str, str]:
+    tree = {}
+    for number, governor in enumerate(governors):
+        tree[f"{FOLDER}/policy{number}/scaling_governor"] = governor + "\n"
+        tree[f"{FOLDER}/policy{number}/scaling_min_freq"] = "800000\n"
+        tree[f"{FOLDER}/policy{number}/scaling_max_freq"] = "3800000\n"
+    return tree
+
+
+def test_policies_that_agree_give_one_value(tmp_path: Path) -> None:
+    """One governor and one pair of limits in MHz for the whole host."""
+    found = frequency.read(RecordedHost(tmp_path, policies("performance", "performance")))
+
+    assert found["cpu.governor"] == value("performance")
+    assert (found["cpu.frequency_min"], found["cpu.frequency_max"]) == (value(800), value(3800))
+
+
+def test_policies_that_differ_give_all_values(tmp_path: Path) -> None:
+    """One CPU left on another governor is seen."""
+    seen = frequency.read(RecordedHost(tmp_path, policies("performance", "powersave", "performance")))["cpu.governor"]
+
+    assert seen == value(("performance", "powersave"))
+    assert seen.detail == "not all agree: performance on 0,2; powersave on 1"
+
+
+@pytest.mark.parametrize("tree", [{}, {f"{FOLDER}/ondemand/x": ""}])
+def test_guest_without_control_is_not_supported(tmp_path: Path, tree: dict[str, str]) -> None:
+    """Without a frequency driver there is nothing to read."""
+    assert {seen.outcome for seen in frequency.read(RecordedHost(tmp_path, tree)).values()} == {NOT_SUPPORTED}
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        (f"{FOLDER}/boost", "1\n", True),
+        (f"{FOLDER}/boost", "0\n", False),
+        ("/sys/devices/system/cpu/intel_pstate/no_turbo", "0\n", True),
+        ("/sys/devices/system/cpu/intel_pstate/no_turbo", "1\n", False),
+    ],
+)
+def test_boost_of_both_kinds(tmp_path: Path, path: str, text: str, expected: bool) -> None:
+    """Intel's switch says the opposite of everybody's."""
+    assert frequency.read(RecordedHost(tmp_path, {path: text}))["cpu.boost"] == value(expected)
+
+
+def test_boost_that_is_neither_is_failed(tmp_path: Path) -> None:
+    """A switch that holds something else is not understood."""
+    assert frequency.read(RecordedHost(tmp_path, {f"{FOLDER}/boost": "maybe\n"}))["cpu.boost"].outcome == FAILED
+
+
+def test_limit_that_is_no_number_is_failed(tmp_path: Path) -> None:
+    """A limit that is not a number is not understood, and the governor is still read."""
+    found = frequency.read(
+        RecordedHost(tmp_path, {**policies("performance"), f"{FOLDER}/policy0/scaling_max_freq": "<unknown>\n"})
+    )
+
+    assert found["cpu.frequency_max"].outcome == FAILED
+    assert found["cpu.governor"] == value("performance")
