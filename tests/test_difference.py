@@ -1,0 +1,96 @@
+"""Two lockfiles or two hosts side by side (`envlock.difference`)."""
+
+import dataclasses
+
+from hypothesis import given
+from hypothesis import strategies as st
+from samples import GPU_FACTS, HOST_FACTS, facts, gpu_facts, host, lock
+
+from envlock.difference import Change, Differences, diff_facts, diff_lockfiles, reverse
+from envlock.drift import Verdict
+from envlock.facts import UNANSWERED, Device, Facts, Observed, absent, value
+from envlock.lockfile import Golden, Rule
+
+_answers = st.one_of(st.builds(value, st.text(max_size=4)), st.just(absent("not-supported")))
+_anything = st.one_of(_answers, st.sampled_from([absent(outcome) for outcome in sorted(UNANSWERED)]))
+
+
+@st.composite
+def _hosts(draw: st.DrawFn, answers: st.SearchStrategy[Observed] = _anything) -> Facts:
+    held = draw(st.dictionaries(st.sampled_from(sorted(HOST_FACTS)), answers))
+    gpus = draw(st.lists(st.dictionaries(st.sampled_from(sorted(GPU_FACTS)), answers), max_size=3))
+    held["nvidia.gpu_count"] = value(len(gpus))
+    return Facts(held, [Device("gpu", f"{index:02x}", seen) for index, seen in enumerate(gpus)])
+
+
+def _changes(differences: Differences) -> dict[Change, int]:
+    return {change: differences.count(change) for change in Change if differences.count(change)}
+
+
+@given(_hosts(_answers))
+def test_a_host_that_answered_does_not_differ_from_itself(observed: Facts) -> None:
+    """Also where its GPUs do not hold the same facts: paired with themselves nothing differs but what they lack."""
+    found = diff_facts(observed, observed)
+    whole = len({frozenset(gpu.facts) for gpu in observed.gpus()}) <= 1
+    assert found.verdict is (Verdict.MATCH if whole else Verdict.UNKNOWN)
+
+
+@given(_hosts(), _hosts())
+def test_the_verdict_is_the_same_from_both_sides(before: Facts, after: Facts) -> None:
+    """Added turns to removed; nothing else depends on which side is named first."""
+    there, back = diff_facts(before, after), diff_facts(after, before)
+    assert there.verdict is back.verdict
+    assert there.count(Change.CHANGED) == back.count(Change.CHANGED)
+    assert bool(there.count(Change.ADDED)) == bool(back.count(Change.REMOVED))
+
+
+@given(_hosts(), _hosts())
+def test_reversing_twice_changes_nothing(before: Facts, after: Facts) -> None:
+    """`reverse` is its own inverse, and keeps the verdict."""
+    found = diff_facts(before, after)
+    assert reverse(reverse(found)) == found
+    assert reverse(found).verdict is found.verdict
+
+
+def test_facts_of_another_kind_of_gpu_are_changed_and_not_added() -> None:
+    """Two nodes with one GPU each differ in its facts."""
+    found = diff_facts(facts([gpu_facts()]), facts([gpu_facts(name=value("NVIDIA L4"))]))
+    assert [(item.key, item.change) for item in found.found] == [
+        ("gpu.name", Change.CHANGED),
+        ("cpu.microcode", Change.UNKNOWN),
+    ]
+
+
+def test_unknown_is_allowed_only_where_both_lockfiles_allow_it_by_name() -> None:
+    """One lockfile's leave is not the other's; a pattern is no name."""
+    held = lock()
+    strict = dataclasses.replace(held, policy=tuple(rule for rule in held.policy if rule.unknown != "allow"))
+    pattern = dataclasses.replace(held, policy=(*strict.policy, Rule(key="cpu.m*", rule="exact", unknown="allow")))
+    assert diff_lockfiles(held, held).verdict is Verdict.MATCH
+    for other in (strict, pattern):
+        hosts = [item for item in diff_lockfiles(held, other).found if item.section == "host"]
+        assert [(item.key, item.change) for item in hosts] == [("cpu.microcode", Change.UNKNOWN)]
+
+
+def test_outputs_in_another_order_are_a_difference() -> None:
+    """Their order is the order of computation."""
+    held = lock()
+    (golden,) = held.goldens
+    turned = dataclasses.replace(held, goldens=(dataclasses.replace(golden, outputs=golden.outputs[::-1]),))
+    (found,) = diff_lockfiles(held, turned).found
+    assert found.key.endswith("order of outputs")
+
+
+def test_a_golden_of_another_class_is_unknown_and_says_how_to_record_it() -> None:
+    """No golden to hold it against."""
+    held = lock()
+    extra = Golden(platform=(("arch", "aarch64"),), suite="standard/1", image=None, settings=(), outputs=(("a", "b"),))
+    (found,) = diff_lockfiles(held, held.with_golden(extra)).found
+    assert (found.section, found.change, found.after) == ("golden", Change.UNKNOWN, "1 outputs")
+
+
+def test_a_gpu_more_in_a_lockfile_is_added() -> None:
+    """Groups with counts are compared as GPUs."""
+    one, two = lock(host([gpu_facts()])), lock(host([gpu_facts(), gpu_facts()]))
+    assert _changes(diff_lockfiles(one, two)) == {Change.ADDED: 1}
+    assert _changes(diff_lockfiles(two, one)) == {Change.REMOVED: 1}
