@@ -45,7 +45,7 @@ def between(a: Output, b: Output) -> Distance | None:
         elements=len(left),
         differing=sum(x != y for x, y in zip(left, right, strict=True)),
         ulp=_ulp(left, right, values, width) if a.dtype in _FLOATS else None,
-        largest=max((abs(x - y) if x != y else 0.0 for x, y in values), key=_nan_last),
+        largest=max(_apart(x, y) for x, y in values),
         cosine=_cosine(values),
     )
 
@@ -76,8 +76,11 @@ def _ordered(bits: int, width: int) -> int:
     return -(bits ^ sign) if bits & sign else bits
 
 
-def _nan_last(value: float) -> float:
-    return math.inf if math.isnan(value) else value
+def _apart(x: float, y: float) -> float:
+    """Return the absolute difference: 0 between two NaNs, infinite between one and a number."""
+    if math.isnan(x) or math.isnan(y):
+        return 0.0 if math.isnan(x) and math.isnan(y) else math.inf
+    return 0.0 if x == y else abs(x - y)
 
 
 def _cosine(values: list[tuple[float, float]]) -> float | None:
