@@ -8,21 +8,22 @@ import hashlib
 import io
 import json
 import posixpath
-import tarfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from envlock.digest import Digest
 from envlock.errors import EngineError, IntegrityError
+from envlock.image import layertar
 from envlock.image.containers import created
+from envlock.image.layertar import CHUNK
 from envlock.image.registry import pull, registry_digest
 from envlock.image.transport import EngineRefused
 
 if TYPE_CHECKING:
     from envlock.image.engine import Engine
 
-_CHUNK = 1 << 20
 _KEPT = 4 << 20  # a member up to this size is kept: configs and manifests are
 _KEPT_TOTAL = 64 << 20
 _MAX_LINKS = 16
@@ -85,22 +86,108 @@ class ChunkReader(io.RawIOBase):
         return b"".join(parts)
 
 
+class _Members:
+    """The files of a saved archive: their digests, the small ones' bytes, and the links between names."""
+
+    def __init__(self) -> None:
+        self.digests: dict[str, Digest] = {}
+        self.contents: dict[str, Digest] = {}  # of what is inside a compressed layer
+        self.kept: dict[str, bytes] = {}
+        self._links: dict[str, str] = {}
+        self._total = 0
+
+    def read(self, chunks: Iterator[bytes], what: str) -> None:
+        source = layertar.StreamSource(chunks, what)
+        for entry in layertar.entries(source, what):
+            name = entry.name.decode("utf-8", "surrogateescape")
+            if entry.kind == layertar.REGULAR:
+                self._add(name, entry.size, source.pieces(entry.size), what)
+            elif entry.kind in (layertar.SYMLINK, layertar.HARD_LINK):
+                target = entry.link.decode("utf-8", "surrogateescape")
+                base = posixpath.dirname(name) if entry.kind == layertar.SYMLINK else ""
+                self._links[name] = posixpath.normpath(posixpath.join(base, target))
+
+    def _add(self, name: str, size: int, pieces: Iterator[memoryview], what: str) -> None:
+        state = hashlib.sha256()
+        inside: _Inflated | None = None
+        keep = size <= _KEPT and self._total + size <= _KEPT_TOTAL
+        parts = []
+        for number, piece in enumerate(pieces):
+            state.update(piece)
+            if number == 0 and bytes(piece[:2]) == b"\x1f\x8b":
+                inside = _Inflated(what)
+            if inside is not None:
+                inside.update(piece)
+            if keep:
+                parts.append(bytes(piece))
+        self.digests[name] = Digest.from_hex(state.hexdigest())
+        if inside is not None:
+            self.contents[name] = inside.digest()
+        if keep:
+            self.kept[name] = b"".join(parts)
+            self._total += size
+
+    def followed(self, name: object) -> str:
+        found = posixpath.normpath(str(name))
+        for _ in range(_MAX_LINKS):
+            if found not in self._links:
+                break
+            found = self._links[found]
+        return found
+
+    def layer(self, name: object) -> Digest | None:
+        """Return the digest of a layer as plain tar, None when there is no such file.
+
+        A containerd store gives the layers of what it built or fetched compressed, as they are.
+        """
+        found = self.followed(name)
+        return self.contents.get(found) or self.digests.get(found)
+
+
+class _Inflated:
+    """The digest of what is inside a gzip stream; nothing of it is kept."""
+
+    def __init__(self, what: str) -> None:
+        self._state = hashlib.sha256()
+        self._inflate = zlib.decompressobj(wbits=31)
+        self._length = 0
+        self._what = what
+
+    def update(self, piece: bytes | memoryview) -> None:
+        data = bytes(piece)
+        try:
+            while data:
+                if self._inflate.eof:
+                    raise IntegrityError("a saved layer is followed by something", where=self._what)
+                out = self._inflate.decompress(data, CHUNK)
+                self._length += len(out)
+                if self._length > layertar.MAX_FILE:
+                    raise IntegrityError("a saved layer inflates without end", where=self._what)
+                self._state.update(out)
+                data = self._inflate.unconsumed_tail or self._inflate.unused_data
+        except zlib.error as error:
+            raise IntegrityError(f"a saved layer is not gzip ({error})", where=self._what) from None
+
+    def digest(self) -> Digest:
+        while not self._inflate.eof:
+            out = self._inflate.decompress(b"", CHUNK)
+            if not out:
+                raise IntegrityError("a saved layer is cut off", where=self._what)
+            self._state.update(out)
+        return Digest.from_hex(self._state.hexdigest())
+
+
 def read_saved(chunks: Iterator[bytes], what: str) -> SavedImage:
     """Return what the archive in `chunks` holds, every layer and config hashed.
 
     Raises `IntegrityError` when a layer is not what the config says, when one is
     missing, or when the archive is damaged; what `chunks` raises passes through.
     """
-    digests: dict[str, Digest] = {}
-    kept: dict[str, bytes] = {}
-    links: dict[str, str] = {}
-    try:
-        _read_members(chunks, digests, kept, links)
-    except (tarfile.TarError, ValueError, EOFError) as error:
-        raise IntegrityError(f"the archive that the engine saved is damaged ({error})", where=what) from error
-    entry = _manifest_entry(kept, what)
-    config_name = _followed(str(entry.get("Config", "")), links)
-    config_text = kept.get(config_name)
+    members = _Members()
+    members.read(chunks, what)
+    entry = _manifest_entry(members.kept, what)
+    config_name = members.followed(entry.get("Config", ""))
+    config_text = members.kept.get(config_name)
     if config_text is None:
         raise IntegrityError("the saved archive holds no config", where=what)
     config = _object(config_text, what)
@@ -110,44 +197,15 @@ def read_saved(chunks: Iterator[bytes], what: str) -> SavedImage:
     except (KeyError, TypeError, ValueError) as error:
         raise IntegrityError(f"the saved config names no layers ({error})", where=what) from error
     layers = entry.get("Layers")
-    found = tuple(digests.get(_followed(str(name), links)) for name in layers) if isinstance(layers, list) else ()
+    found = tuple(members.layer(name) for name in layers) if isinstance(layers, list) else ()
     if not diff_ids or found != diff_ids:
         raise IntegrityError(_difference(found, diff_ids), where=what)
     return SavedImage(
-        config=digests[config_name],
+        config=members.digests[config_name],
         diff_ids=diff_ids,
         platform="/".join(str(config[key]) for key in ("os", "architecture", "variant") if config.get(key)),
         document=config_text.decode("utf-8", "replace"),
     )
-
-
-def _read_members(
-    chunks: Iterator[bytes], digests: dict[str, Digest], kept: dict[str, bytes], links: dict[str, str]
-) -> None:
-    total = 0
-    reader = cast("IO[bytes]", ChunkReader(chunks))
-    with tarfile.open(fileobj=reader, mode="r|", bufsize=_CHUNK) as archive:
-        for member in archive:
-            name = posixpath.normpath(member.name)
-            if name in digests or name in links:
-                raise ValueError(f"two entries named {name!r}")
-            if member.issym() or member.islnk():
-                base = posixpath.dirname(name) if member.issym() else ""
-                links[name] = posixpath.normpath(posixpath.join(base, member.linkname))
-            stream = archive.extractfile(member) if member.isreg() else None
-            if stream is None:
-                continue
-            state = hashlib.sha256()
-            keep = member.size <= _KEPT and total + member.size <= _KEPT_TOTAL
-            parts = []
-            while chunk := stream.read(_CHUNK):
-                state.update(chunk)
-                if keep:
-                    parts.append(chunk)
-            digests[name] = Digest.from_hex(state.hexdigest())
-            if keep:
-                kept[name] = b"".join(parts)
-                total += member.size
 
 
 def _manifest_entry(kept: dict[str, bytes], what: str) -> dict[str, Any]:
@@ -171,15 +229,6 @@ def _object(text: bytes, what: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise IntegrityError("the saved config is not a JSON object", where=what)
     return found
-
-
-def _followed(name: str, links: dict[str, str]) -> str:
-    name = posixpath.normpath(name)
-    for _ in range(_MAX_LINKS):
-        if name not in links:
-            break
-        name = links[name]
-    return name
 
 
 def _difference(found: tuple[Digest | None, ...], expected: tuple[Digest, ...]) -> str:
@@ -234,8 +283,6 @@ def read_file(engine: "Engine", reference: str, path: str, limit: int) -> bytes:
                 if refused.status == 404:
                     raise EngineError("no such file in the image", where=where) from None
                 raise
-            except (tarfile.TarError, ValueError, EOFError) as error:
-                raise EngineError(f"the engine sent a damaged archive ({error})", where=where) from error
             finally:
                 chunks.close()
             if isinstance(found, bytes):
@@ -246,16 +293,13 @@ def read_file(engine: "Engine", reference: str, path: str, limit: int) -> bytes:
 
 def _one_file(chunks: Iterator[bytes], where: str, limit: int) -> bytes | str:
     """Return the bytes of the only file in the archive, or the target of a symbolic link."""
-    reader = cast("IO[bytes]", ChunkReader(chunks))
-    with tarfile.open(fileobj=reader, mode="r|") as archive:
-        member = archive.next()
-        if member is None:
-            raise EngineError("no such file", where=where)
-        if member.issym():
-            return member.linkname
-        stream = archive.extractfile(member) if member.isreg() else None
-        if stream is None:
+    source = layertar.StreamSource(chunks, where)
+    for entry in layertar.entries(source, where):
+        if entry.kind == layertar.SYMLINK:
+            return entry.link.decode("utf-8", "surrogateescape")
+        if entry.kind != layertar.REGULAR:
             raise EngineError("is no regular file", where=where)
-        if member.size > limit:
+        if entry.size > limit:
             raise EngineError(f"larger than {limit} bytes", where=where)
-        return stream.read()
+        return source.read(entry.size)
+    raise EngineError("no such file", where=where)

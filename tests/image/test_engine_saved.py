@@ -1,5 +1,6 @@
 """What an engine saved is hashed, and believed in nothing."""
 
+import gzip
 import hashlib
 import io
 import json
@@ -66,6 +67,29 @@ def test_a_layer_that_is_saved_as_a_link_to_another_is_followed() -> None:
     assert read_saved(chunks(buffer.getvalue()), "x").diff_ids == (sha256(ONE), sha256(ONE))
 
 
+def test_a_compressed_layer_is_known_by_its_content() -> None:
+    """A containerd store saves the layers of what it built as gzip: the diff id is of what is inside."""
+
+    def compress(found: dict[str, bytes]) -> None:
+        found[layer(0)] = gzip.compress(ONE)
+
+    assert read_saved(chunks(changed(compress), 100), "x").diff_ids == (sha256(ONE), sha256(TWO))
+
+
+def cut_compressed(found: dict[str, bytes]) -> None:
+    found[layer(0)] = gzip.compress(ONE)[:-9]
+
+
+def followed_compressed(found: dict[str, bytes]) -> None:
+    found[layer(0)] = gzip.compress(ONE) + b"more"
+
+
+def broken_compressed(found: dict[str, bytes]) -> None:
+    data = bytearray(gzip.compress(ONE))
+    data[20] ^= 255
+    found[layer(0)] = bytes(data)
+
+
 def swap_layer(found: dict[str, bytes]) -> None:
     found[layer(1)] = tar_of({"b": b"3"})
 
@@ -118,6 +142,9 @@ def list_config(found: dict[str, bytes]) -> None:
     [
         (swap_layer, "layer 2 of 2 has digest"),
         (swap_order, "layer 1 of 2 has digest"),
+        (cut_compressed, "a saved layer is "),
+        (followed_compressed, "a saved layer is followed by something"),
+        (broken_compressed, "a saved layer is not gzip"),
         (drop_layer, "layer 2 of 2 has digest (missing)"),
         (drop_manifest, "holds no manifest.json"),
         (drop_config, "holds no config"),
@@ -154,7 +181,7 @@ def test_an_archive_with_two_entries_of_one_name_is_refused() -> None:
             entry.size = 1
             archive.addfile(entry, io.BytesIO(data))
 
-    with pytest.raises(IntegrityError, match="two entries"):
+    with pytest.raises(IntegrityError, match="holds two entries"):
         read_saved(chunks(buffer.getvalue()), "x")
 
 
