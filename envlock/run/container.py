@@ -123,7 +123,7 @@ def run_canary(
 
         agent = packer.build()
     sent = _framed_input(head, agent, {**request, "nonce": nonce})
-    with containers.created(engine, _config(image, interpreter, lock, environment, limits)) as ident:
+    with containers.created(engine, _config(engine, image, interpreter, lock, environment, limits)) as ident:
         run = _Run(engine, ident, deadline)
         run.go(sent)
         state = containers.inspect(engine, ident)
@@ -166,8 +166,19 @@ def _framed_input(head: dict[str, Any], agent: bytes, request: dict[str, Any]) -
     return b"".join(struct.pack(">Q", len(part)) + part for part in parts)
 
 
+def _owned(engine: Engine) -> str:
+    """Return the mount options that let our user write, and nobody gain rights, in a tmpfs.
+
+    runc gives a tmpfs the mode of the folder that it covers, whatever `mode` says: an
+    owner makes it writable over a /tmp that is 0755 in the image. Podman refuses `uid`.
+    """
+    user, group = USER.split(":")
+    owner = "" if engine.info.name.startswith("Podman") else f",uid={user},gid={group}"
+    return f"nosuid,nodev,mode=1777{owner}"
+
+
 def _config(
-    image: str, interpreter: str, lock: Lockfile | None, environment: Mapping[str, str], limits: Limits
+    engine: Engine, image: str, interpreter: str, lock: Lockfile | None, environment: Mapping[str, str], limits: Limits
 ) -> dict[str, Any]:
     """Return the container in the form of the engine's API (Docker Engine API, ContainerCreate)."""
     return {
@@ -196,11 +207,9 @@ def _config(
             "MemorySwap": limits.memory,  # equal: no swap
             "IpcMode": "private",
             "ShmSize": limits.shared_memory,
-            # runc gives a tmpfs the mode of the folder it covers, whatever `mode` says: the
-            # owner makes it writable over a /tmp that is 0755 in the image as well.
             "Tmpfs": {
-                "/tmp": f"rw,noexec,nosuid,nodev,mode=1777,uid=1000,gid=1000,size={limits.temporary}",
-                CACHE: f"rw,exec,nosuid,nodev,mode=1777,uid=1000,gid=1000,size={limits.cache}",
+                "/tmp": f"rw,noexec,{_owned(engine)},size={limits.temporary}",
+                CACHE: f"rw,exec,{_owned(engine)},size={limits.cache}",
             },
             "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
             "LogConfig": {"Type": "none"},
