@@ -146,7 +146,7 @@ def facts_of(cpus: Cpus) -> Dict[str, Observed]:
     }
 
 
-def distinct(found: Sequence[tuple[int, Any]], source: str) -> Observed:
+def distinct(found: Sequence[tuple[int, Any]], source: str, holder: str = "CPU") -> Observed:
     """Return one value when all CPUs (or policies) agree, else all values, sorted.
 
     `found` pairs each number with its value; the detail then says who holds which.
@@ -157,7 +157,7 @@ def distinct(found: Sequence[tuple[int, Any]], source: str) -> Observed:
     if len(holders) == 1:
         return Observed(VALUE, next(iter(holders)), source)
     ordered = sorted(holders)
-    detail = "; ".join("{} on {}".format(item, ranges.text(holders[item])) for item in ordered)
+    detail = "; ".join("{} on {} {}".format(item, holder, ranges.text(holders[item])) for item in ordered)
     return Observed(VALUE, tuple(ordered), source, "not all agree: " + detail)
 
 

@@ -37,7 +37,7 @@ def _each(host: Host, name: str, convert: Callable[[str], Any]) -> Observed:
         pairs = [
             (int(item[6:]), convert(host.read("{}/{}/{}".format(_FOLDER, item, name)).strip())) for item in policies
         ]
-        found.append(distinct(sorted(pairs), source))
+        found.append(distinct(sorted(pairs), source, "policy"))
         return ""
 
     problem = observe(source, values, NOT_SUPPORTED, _NONE)

@@ -80,7 +80,7 @@ def test_mixed_microcode_lists_all() -> None:
     found = facts(cpuinfo(4, {2: {"microcode": "0x2b0005c0"}}))
 
     assert found["cpu.microcode"] == value(("0x2b0005c0", "0x2b000603"))
-    assert found["cpu.microcode"].detail == "not all agree: 0x2b0005c0 on 2; 0x2b000603 on 0-1,3"
+    assert found["cpu.microcode"].detail == "not all agree: 0x2b0005c0 on CPU 2; 0x2b000603 on CPU 0-1,3"
     assert found["cpu.uniform"] == value(False)
     assert found["cpu.uniform"].detail == "CPUs differ in: microcode"
 

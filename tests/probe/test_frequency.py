@@ -33,7 +33,7 @@ def test_policies_that_differ_give_all_values(tmp_path: Path) -> None:
     seen = frequency.read(RecordedHost(tmp_path, policies("performance", "powersave", "performance")))["cpu.governor"]
 
     assert seen == value(("performance", "powersave"))
-    assert seen.detail == "not all agree: performance on 0,2; powersave on 1"
+    assert seen.detail == "not all agree: performance on policy 0,2; powersave on policy 1"
 
 
 @pytest.mark.parametrize("tree", [{}, {f"{FOLDER}/ondemand/x": ""}])
