@@ -45,10 +45,10 @@ def main(argv: Optional[List[str]] = None) -> int:
             sys.stderr.write("\nhint: {}\n".format(error.hint))
         return error.exit_code
     except BrokenPipeError:
-        # The reader has gone: say nothing more, not even at interpreter shutdown.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
         return 141
     except OSError as error:
+        _silence()
         sys.stderr.write("error: {}\n".format((error.strerror or str(error)).lower()))
         return EXIT_UNKNOWN
     except KeyboardInterrupt:
@@ -86,6 +86,11 @@ def _write(text: str) -> None:
     # Bytes, because a bare node's locale may not know the letters.
     sys.stdout.buffer.write(text.encode("utf-8"))
     sys.stdout.buffer.flush()
+
+
+def _silence() -> None:
+    """Drop what could not be written, so that it is not tried again at interpreter shutdown."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _wants_json(arguments: List[str]) -> bool:

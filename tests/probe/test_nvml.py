@@ -167,7 +167,7 @@ def test_answer_out_of_its_range_is_failed(answer: object, key: str) -> None:
     """An empty text, or a switch that is neither on nor off, is no value."""
     name = {"gpu.vbios": "nvmlDeviceGetVbiosVersion", "gpu.ecc": "nvmlDeviceGetEccMode"}[key]
 
-    assert seen(collect({0: nvml_fake.gpu(**{name: answer})}), key).outcome == FAILED
+    assert seen(collect({0: {**nvml_fake.gpu(), name: answer}}), key).outcome == FAILED
 
 
 def test_document_is_json() -> None:

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -90,7 +90,13 @@ class Broken(Host):
     def program(self, name: str) -> str | None:
         raise RuntimeError("broken")
 
-    machine = libc = python = nvml = lambda self: 1 / 0  # type: ignore[assignment]
+    def machine(self) -> str:
+        raise RuntimeError("broken")
+
+    libc = machine
+
+    def python(self) -> tuple[str, str]:
+        raise RuntimeError("broken")
 
 
 def test_reader_that_breaks_is_a_failed_fact(tmp_path: Path) -> None:
@@ -132,10 +138,10 @@ def test_file_that_may_not_be_read_is_no_permission() -> None:
 def test_deferred_failure_is_raised_when_it_is_waited_for() -> None:
     """What fails to start is a failure of the answer."""
 
-    def start() -> object:
+    def start() -> Callable[[], str]:
         raise OSError(5, "no")
 
-    wait = deferred(start)  # type: ignore[arg-type]
+    wait = deferred(start)
     with pytest.raises(OSError, match="no"):
         wait()
 
