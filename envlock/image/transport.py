@@ -342,8 +342,11 @@ def in_words(error: BaseException) -> str | None:
     """Return what a connection error means, or None when `error` is none (a fault of ours)."""
     import requests
     import urllib3.exceptions
-    from docker.errors import DockerException
+    from docker.errors import APIError, DockerException
 
+    if isinstance(error, APIError):  # only `attach` is asked through the SDK
+        said = str(error.explanation or "").encode()
+        return _refusal(error.status_code or 500, said)
     found = _first_os_error(error)
     if found is not None:
         known = {
