@@ -1,0 +1,174 @@
+"""`envlock.canary.main`: an answer in a frame, whatever happens to the process that gives it."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import interpreters
+import pytest
+
+from envlock.canary import frame, main, request
+from envlock.canary.report import merge
+
+NONCE = "00112233445566778899aabbccddeeff"
+DOCUMENT: dict[str, Any] = {
+    "schema": request.SCHEMA,
+    "nonce": NONCE,
+    "runs": 1,
+    "processes": 1,
+    "threads": 1,
+    "torch": {},
+}
+ASKED = request.Request(DOCUMENT)
+
+
+def answer(document: dict[str, Any], interpreter: str = sys.executable) -> dict[str, Any]:
+    """Return the report of a fresh `canary run` of `document` under `interpreter`."""
+    command = [interpreter, *main.command("run")[1:]]
+    done = subprocess.run(command, input=json.dumps(document).encode(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return main.parse_answer(frame.decode(NONCE, done.stdout).payload)
+
+
+def bare_interpreter() -> str:
+    """Return an interpreter of this machine that has no torch."""
+    for path in interpreters.found().values():
+        if subprocess.run([path, "-I", "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+            return path
+    pytest.skip("every Python on this machine has torch")
+
+
+def test_without_torch_the_frame_says_so() -> None:
+    """A bare interpreter answers too: `failed`, with the reason and a hint."""
+    report = answer(DOCUMENT, bare_interpreter())
+
+    assert (report["outcome"], report["hint"]) == ("failed", "is it in the environment's packages?")
+    assert report["failure"] == "process 1 of 1: torch cannot be imported: No module named 'torch'"
+
+
+@pytest.mark.parametrize(
+    ("changed", "failure"),
+    [({"runs": 0}, "the request: is 0 (expected"), ({"torch": {"nope": True}}, "unknown torch switch 'nope'")],
+)
+def test_a_request_of_no_use_is_answered_in_a_frame(changed: dict[str, Any], failure: str) -> None:
+    """The sender gets words, not a process that vanished."""
+    report = answer({**DOCUMENT, **changed})
+
+    assert report["outcome"] == "failed"
+    assert report["failure"].startswith(failure)
+
+
+@pytest.mark.parametrize("sent", [b"", b"{}", b'{"nonce": "x"}'])
+def test_without_a_nonce_nothing_is_written(sent: bytes) -> None:
+    """No answer could be told from noise: exit 2 and a line on standard error."""
+    done = subprocess.run(main.command("run"), input=sent, capture_output=True, check=False)
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"the request has no nonce" in done.stderr
+
+
+def test_another_word_is_wrong_use() -> None:
+    """Only `run` and `worker` are known."""
+    done = subprocess.run(main.command("walk"), input=b"", capture_output=True, check=False)
+
+    assert (done.returncode, done.stderr) == (2, f"{main.USAGE}\n".encode())
+
+
+def asked(program: str, deadline: float = 20) -> dict[str, Any]:
+    """Return the answer of a child that runs `program` in place of the worker."""
+    return main.ask([sys.executable, "-I", "-c", program], ASKED, {}, deadline)
+
+
+def test_a_process_that_dies_says_how_and_what_it_said_last() -> None:
+    """A crash inside a library (an illegal instruction, say) is an answer: it may be the fault looked for."""
+    found = asked("import os, sys; print('bad kernel', file=sys.stderr, flush=True); os.kill(os.getpid(), 4)")
+
+    assert found["outcome"] == "failed"
+    assert found["failure"].startswith("ended with status -4: no result was returned")
+    assert found["hint"] == "it said: bad kernel"
+
+
+def test_a_process_that_hangs_is_ended_at_its_deadline() -> None:
+    """A run never waits longer than it was told to."""
+    found = asked("import time; time.sleep(60)", deadline=0.5)
+
+    assert "gave no answer within 0.5 s" in found["failure"]
+
+
+def test_a_frame_from_somebody_else_is_no_answer() -> None:
+    """A child must use the nonce that it was sent."""
+    forged = frame.encode(NONCE, b'{"outcome": "ran"}')
+    found = asked(f"import sys; sys.stdout.buffer.write({forged!r})")
+
+    assert (found["outcome"], "another nonce" in found["failure"]) == ("failed", True)
+
+
+@pytest.mark.parametrize("payload", [b"[1]", b"\xff", b"{"])
+def test_a_framed_answer_that_is_no_object_is_no_answer(payload: bytes) -> None:
+    """The frame proves who wrote it, not that it makes sense."""
+    found = asked(
+        "import sys, json, hashlib; nonce = json.load(sys.stdin)['nonce']; "
+        f"data = {payload!r}; "
+        "head = 'envlock-frame 1 %s %d %s\\n' % (nonce, len(data), hashlib.sha256(data).hexdigest()); "
+        "sys.stdout.buffer.write(head.encode() + data + ('\\nenvlock-end %s\\n' % nonce).encode())"
+    )
+
+    assert (found["outcome"], "the answer is not" in found["failure"]) == ("failed", True)
+
+
+def worker(**changed: Any) -> dict[str, Any]:
+    """Return what one process saw, in small."""
+    document: dict[str, Any] = {
+        "outcome": "ran", "inputs": "sha256:1", "platform": {"backend": "cpu"}, "settings": {"threads": "1"},
+        "information": {}, "libraries": [], "controls": {"weight-bit": True}, "problems": [], "not-in-force": [],
+        "changed-inputs": [], "milliseconds": {}, "differences": [],
+        "outputs": [{"name": "t1.k1.mm", "value": "ok"}, {"name": "t2.s7.math.exp", "value": "a"}],
+    }  # fmt: skip
+    return {**document, **changed}
+
+
+def test_processes_that_agree_have_no_differences() -> None:
+    """The report of two equal processes is that of one."""
+    assert merge(ASKED, [worker(), worker()])["differences"] == []
+
+
+def test_a_process_that_gives_other_bits_is_named() -> None:
+    """The first run of each fresh process counts: one that differs is in the report."""
+    other = worker(outputs=[{"name": "t1.k1.mm", "value": "ok"}, {"name": "t2.s7.math.exp", "value": "b"}])
+
+    assert merge(ASKED, [worker(), other])["differences"] == [
+        {"process": 2, "run": 1, "name": "t2.s7.math.exp", "value": "b"}
+    ]
+
+
+def test_settings_that_move_between_processes_are_named() -> None:
+    """Two processes under other settings are not two runs of one thing."""
+    found = merge(ASKED, [worker(), worker(settings={"threads": "2"})])["differences"]
+
+    assert found == [{"process": 2, "run": 1, "name": "settings threads", "value": "2"}]
+
+
+def test_one_blind_process_makes_the_run_blind() -> None:
+    """A control must fail in each process."""
+    merged = merge(ASKED, [worker(), worker(controls={"weight-bit": False})])
+
+    assert merged["controls"] == {"weight-bit": False}
+
+
+def test_one_failed_process_fails_the_run() -> None:
+    """The runs that went well do not hide the one that did not."""
+    merged = merge(ASKED, [worker(), {"outcome": "failed", "failure": "died", "hint": None}])
+
+    assert (merged["outcome"], merged["failure"]) == ("failed", "process 2 of 1: died")
+
+
+@pytest.mark.torch
+def test_cuda_that_is_not_there_is_never_run_on_the_cpu() -> None:
+    """Asked for a GPU that torch does not see, the canary fails in words."""
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+
+    assert "CUDA was asked for" in answer({**DOCUMENT, "backend": "cuda"})["failure"]

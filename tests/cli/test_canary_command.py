@@ -1,0 +1,106 @@
+"""`envlock canary`: what the program prints and the code it ends with."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import made_reports
+import program
+import pytest
+import samples
+
+from envlock import lockstore
+
+
+def written(folder: Path, name: str, document: object) -> Path:
+    """Write a report and return its path."""
+    path = folder / name
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_comparing_equal_reports_ends_with_0(tmp_path: Path) -> None:
+    """The first line is the verdict."""
+    a, b = (written(tmp_path, name, made_reports.report()) for name in ("a.json", "b.json"))
+    ended = program.envlock("canary", "compare", a, b)
+
+    assert (ended.code, ended.out) == (0, f"match: {a} and {b}: 10 outputs, the same bits\n")
+
+
+def test_comparing_reports_that_differ_ends_with_1_and_names_the_operator(tmp_path: Path) -> None:
+    """What a person looks at first stands first."""
+    a = written(tmp_path, "a.json", made_reports.report())
+    other = made_reports.with_outputs(made_reports.report(), t3__encoder__002__softmax=[0.25, 0.5])
+    b = written(tmp_path, "b.json", made_reports.with_settings(other, threads="1"))
+    ended = program.envlock("canary", "compare", a, b)
+
+    assert ended.code == 1
+    assert "first operator that differs: t3.encoder.002.softmax" in ended.out
+    assert "over 2 sampled elements: 1 differ, largest distance 4194304 ulp, 0.25 absolute, cosine 0.9" in ended.out
+    assert "threads: 2 → 1" in ended.out
+
+
+def test_comparing_prints_one_json_document(tmp_path: Path) -> None:
+    """Standard output holds the document and nothing else."""
+    a, b = (written(tmp_path, name, made_reports.report()) for name in ("a.json", "b.json"))
+    ended = program.envlock("canary", "compare", a, b, "--format", "json")
+
+    assert (ended.code, ended.document["verdict"], ended.document["compared"]) == (0, "match", 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "is not JSON"), ("{}", "unexpected schema None"), ("[]", "unexpected type (expected object)")],
+)
+def test_a_file_that_is_no_report_is_exit_2(tmp_path: Path, text: str, message: str) -> None:
+    """The file is named, with what is wrong."""
+    good = written(tmp_path, "a.json", made_reports.report())
+    bad = tmp_path / "bad.json"
+    bad.write_text(text)
+    ended = program.envlock("canary", "compare", good, bad)
+
+    assert ended.code == 2
+    assert f"error: {bad}: {message}" in ended.err
+
+
+def test_a_failed_report_is_exit_3(tmp_path: Path) -> None:
+    """There is nothing to compare, and the reason is said."""
+    good = made_reports.report()
+    failed = {"schema": good["schema"], "suite": "torch/1", "outcome": "failed", "failure": "no torch", "hint": None}
+    ended = program.envlock("canary", "compare", written(tmp_path, "a", good), written(tmp_path, "b", failed))
+
+    assert (ended.code, "did not run: no torch" in ended.out) == (3, True)
+
+
+def lock_without_image(folder: Path) -> Path:
+    """Write a lockfile that holds no image and return its path."""
+    path = folder / "x.lock.toml"
+    lockstore.write(path, dataclasses.replace(samples.lock(), image=None))
+    return path
+
+
+def test_without_an_image_in_the_lockfile_the_run_says_what_to_do(tmp_path: Path) -> None:
+    """Nothing is run in some other image by guessing."""
+    ended = program.envlock("canary", "run", "-l", lock_without_image(tmp_path))
+
+    assert ended.code == 2
+    assert "error: sample: the lockfile holds no image" in ended.err
+    assert "run `envlock build` first" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--env", "MKL_CBWR"), "--env: not a variable: 'MKL_CBWR'"),
+        (("--env", "A-B=1"), "--env: not a variable: 'A-B=1'"),
+        (("--flip", "weight"), "--flip: not a weight and a bit: 'weight'"),
+        (("--host", "--image", "x"), "canary run: --host and --image exclude each other"),
+        (("--host", "--runs", "0"), "0 is not in the range"),
+    ],
+)
+def test_wrong_use_is_exit_2(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    """Each mistake on the command line has its own message."""
+    ended = program.envlock("canary", "run", "-l", lock_without_image(tmp_path), *arguments)
+
+    assert ended.code == 2
+    assert message in ended.err
