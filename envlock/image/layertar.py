@@ -39,6 +39,10 @@ _MAX_EXTENDED = 1 << 20
 OCTAL_LIMIT = 8**11
 
 CAPABILITY = b"SCHILY.xattr.security.capability"
+_NUMBERS = ((100, 108), (108, 116), (116, 124), (124, 136), (136, 148), (329, 337), (337, 345))
+_USUAL = re.compile(rb"(?:[0-7]{7}\0){3}(?:[0-7]{11}\0){2}")
+_USUAL_DEVICE = re.compile(rb"(?:[0-7]{7}\0){2}|\0{16}")
+_OCTAL = re.compile(rb"[0-7]+")
 _RECORD = re.compile(rb"(\d{1,7}) ")
 _PLAIN_KEYS = frozenset(b"path linkpath size uid gid mtime atime ctime uname gname".split())
 
@@ -211,6 +215,10 @@ def _check_header(block: bytes, where: str) -> bytes:
     total = sum(block) - sum(block[148:156]) + 8 * 32
     if _number(block[148:156], where) != total:
         raise _bad(where, "has a header with a wrong checksum")
+    if not (_USUAL.fullmatch(block, 100, 148) and _USUAL_DEVICE.fullmatch(block, 329, 345)):
+        for start, end in _NUMBERS:
+            # Each one, used or not: a field that one reader skips another stumbles over.
+            _number(block[start:end], where)
     kind = block[156:157]
     return REGULAR if kind == b"\0" else kind
 
@@ -233,9 +241,7 @@ def _entry(block: bytes, kind: bytes, pax: dict[bytes, bytes], long: dict[bytes,
     size = _size(block, pax, where)
     if size and kind != REGULAR:
         raise _bad(where, f"gives {_shown(name)} a content that its type cannot have")
-    device = (0, 0)
-    if kind in (CHARACTER, BLOCK):
-        device = (_number(block[329:337], where), _number(block[337:345], where))
+    device = (_number(block[329:337], where), _number(block[337:345], where))
     return Entry(
         name=clean_name(name, kind, where),
         kind=kind,
@@ -244,7 +250,7 @@ def _entry(block: bytes, kind: bytes, pax: dict[bytes, bytes], long: dict[bytes,
         gid=_decimal(pax, b"gid", where, _number(block[116:124], where)),
         size=size,
         link=clean_name(link, REGULAR, where) if kind == HARD_LINK else link if kind == SYMLINK else b"",
-        device=device,
+        device=device if kind in (CHARACTER, BLOCK) else (0, 0),
         capability=pax.get(CAPABILITY, b""),
     )
 
@@ -275,7 +281,7 @@ def clean_name(name: bytes, kind: bytes, where: str) -> bytes:
         plain = plain[2:]
     if kind == DIRECTORY and plain.endswith(b"/"):
         plain = plain[:-1]
-    if plain in (b"", b".") and kind == DIRECTORY:
+    if name and plain in (b"", b".") and kind == DIRECTORY:
         return b""
     parts = plain.split(b"/")
     if len(plain) > MAX_NAME or any(part in (b"", b".", b"..") for part in parts):
@@ -317,11 +323,12 @@ def _number(field: bytes, where: str) -> int:
         if field[0] != 0x80:
             raise _bad(where, "has a header with a negative number")
         return int.from_bytes(field[1:], "big")
-    text = field.strip(b" \0")
-    try:
-        return int(text, 8) if text else 0
-    except ValueError:
-        raise _bad(where, "has a header with a bad number") from None
+    text = field.rstrip(b" \0").lstrip(b" ")
+    if not text:
+        return 0
+    if not _OCTAL.fullmatch(text):
+        raise _bad(where, "has a header with a bad number")
+    return int(text, 8)
 
 
 def _text(field: bytes) -> bytes:

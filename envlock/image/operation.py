@@ -141,14 +141,14 @@ def build(engine: Engine, lock: Lockfile, store: Store, say: Say, order: Order) 
         say(f"reading {order.built}")
         with layout.spooled(engine.save(order.built), store.root, order.built) as image:
             return _finished(engine, lock, store, say, order, image)
-    with context(lock, store, order.choices) as made:
+    chosen = _with_base(engine, lock, say, order.choices)
+    with context(lock, store, chosen) as made:
         for clash in made.clashes:
             say(f"two wheels bring {clash}; the last one is taken")
-        _fetch_base(engine, lock, say, order.choices)
         instructions = dockerfile.parse(made.dockerfile, "the Dockerfile")
         if not order.by_engine and assemble.is_enough(instructions):
             say("assembling the layers")
-            base = engine.save(base_reference(lock, order.choices)) if isinstance(lock.base, ImageBase) else None
+            base = engine.save(chosen.base) if chosen.base else None
             with assemble.assembled(instructions, made.items, base, lock.environment.epoch, store.root) as image:
                 return _finished(engine, lock, store, say, order, image)
         tag = temporary_tag()
@@ -173,16 +173,21 @@ def refuse_foreign_platform(engine: Engine, lock: Lockfile) -> None:
         )
 
 
-def base_reference(lock: Lockfile, choices: Choices) -> str:
-    """Return the name of the locked base image, with the chosen registry before it."""
-    return render.values_of(lock, choices.registry).base_image
+def _with_base(engine: Engine, lock: Lockfile, say: Say, chosen: Choices) -> Choices:
+    """Return the choices with the name under which the engine holds the base image, fetched if need be.
 
-
-def _fetch_base(engine: Engine, lock: Lockfile, say: Say, choices: Choices) -> None:
-    reference = base_reference(lock, choices)
-    if reference and engine.inspect_image(reference) is None:
-        say(f"fetching {reference}")
-        engine.pull(reference, lock.environment.platform)
+    A base that was loaded from an archive, as sites without a registry do, has no digest
+    of a registry: it is found by its Id. Its layers are hashed afterwards all the same.
+    """
+    if not isinstance(lock.base, ImageBase):
+        return chosen
+    reference = render.values_of(lock, chosen.registry).base_image
+    for known in (reference, str(lock.base.config), str(lock.base.digest)):
+        if engine.inspect_image(known) is not None:
+            return dataclasses.replace(chosen, base=known)
+    say(f"fetching {reference}")
+    engine.pull(reference, lock.environment.platform)
+    return dataclasses.replace(chosen, base=reference)
 
 
 def _finished(engine: Engine, lock: Lockfile, store: Store, say: Say, order: Order, spool: Spooled) -> Built:

@@ -20,6 +20,8 @@ class Choices:
 
     registry: str = ""
     template: Path | None = None
+    base: str = ""
+    """How the engine at hand calls the base image, when it has it under no registry's name."""
     folder: Path = Path()
     """Where the spec lies, and with it the sources of model and data files."""
 
@@ -40,7 +42,7 @@ def context(lock: Lockfile, store: Store, choices: Choices) -> Iterator[Context]
     Every file is hashed before it is used. Raises `CouldNotTell` for one that the store
     does not hold, `IntegrityError` for one that is not what the lockfile says.
     """
-    text = render.dockerfile_text(lock, choices.registry, choices.template)
+    text = render.dockerfile_text(lock, choices.registry, choices.template, choices.base)
     with store.using():
         items = [from_bytes("Dockerfile", text.encode()), from_bytes(MARKER, f"{lock.inputs()}\n".encode())]
         if isinstance(lock.base, ImageBase):

@@ -52,14 +52,17 @@ class Values:
     command: tuple[str, ...]
 
 
-def dockerfile_text(lock: Lockfile, registry: str = "", template: Path | None = None) -> str:
+def dockerfile_text(lock: Lockfile, registry: str = "", template: Path | None = None, base: str = "") -> str:
     """Return the Dockerfile of `lock`, read back and compared with what was meant.
 
-    `registry` (`HOST` or `HOST:PORT`) goes before an image base's repository. A template
+    `registry` (`HOST` or `HOST:PORT`) goes before an image base's repository; `base`
+    names that image in another way, which a builder's proof still holds it to. A template
     of the user's runs in Jinja's sandbox, in a process with limits; values must not
     change which instructions it gives. Raises `LockfileError` and `UsageError`.
     """
     values = values_of(lock, registry)
+    if base and values.base_image:
+        values = dataclasses.replace(values, base_image=_plain(base, "base"))
     if template is None:
         text: str = _environment(sandboxed=False).from_string(built_in("Dockerfile.j2")).render(_variables(values))
         _compare(dockerfile.parse(text, "the rendered Dockerfile"), meant(values))
