@@ -39,11 +39,16 @@ def _client(host: Host, name: str) -> Callable[[], Observed]:
         return host.output([name, "--version"])
 
     output = deferred(start)
-    return lambda: observe("`{} --version`".format(name), lambda: client_version(output()))
+    return lambda: observe("`{} --version`".format(name), lambda: client_version(name, output()))
 
 
-def client_version(text: str) -> str:
-    """Return the version in what `docker --version` or `podman --version` prints."""
+def client_version(name: str, text: str) -> str:
+    """Return the version in what `docker --version` or `podman --version` prints.
+
+    `Absent` when the program of that name is another one: podman-docker is podman.
+    """
+    if not text.lower().startswith(name + " version "):
+        raise Absent(NOT_SUPPORTED, "`{}` is another program, it prints: {}".format(name, text.strip()[:60]))
     match = re.search(r"version (\S+?),?(\s|$)", text)
     if match is None:
         raise ValueError(text.strip()[:80])

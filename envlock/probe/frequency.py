@@ -9,10 +9,11 @@ from typing import Any, Callable, Dict
 
 from envlock.facts import FAILED, NOT_SUPPORTED, VALUE, Observed, absent
 from envlock.probe.cpu import distinct
-from envlock.probe.host import Absent, Host, observe
+from envlock.probe.host import Host, feature, lacking, observe
 
-_FOLDER = "/sys/devices/system/cpu/cpufreq"
-_NO_TURBO = "/sys/devices/system/cpu/intel_pstate/no_turbo"
+_CPUS = "/sys/devices/system/cpu"
+_FOLDER = _CPUS + "/cpufreq"
+_NO_TURBO = _CPUS + "/intel_pstate/no_turbo"
 _NONE = "the kernel controls no CPU frequency here"
 
 
@@ -31,22 +32,26 @@ def _each(host: Host, name: str, convert: Callable[[str], Any]) -> Observed:
     found: list[Observed] = []
 
     def values() -> str:
-        policies = [item for item in host.names(_FOLDER) if item.startswith("policy") and item[6:].isdigit()]
+        try:
+            names = host.names(_FOLDER)
+        except FileNotFoundError:
+            names = ()
+        policies = [item for item in names if item.startswith("policy") and item[6:].isdigit()]
         if not policies:
-            raise Absent(NOT_SUPPORTED, _NONE)
+            raise lacking(host, _CPUS, _NONE)
         pairs = [
             (int(item[6:]), convert(host.read("{}/{}/{}".format(_FOLDER, item, name)).strip())) for item in policies
         ]
         found.append(distinct(sorted(pairs), source, "policy"))
         return ""
 
-    problem = observe(source, values, NOT_SUPPORTED, _NONE)
+    problem = observe(source, values)
     return found[0] if found else problem
 
 
 def _boost(host: Host) -> Observed:
     for path, on in ((_FOLDER + "/boost", "1"), (_NO_TURBO, "0")):
-        seen = observe(path, lambda path=path: host.read(path).strip(), NOT_SUPPORTED, _NONE)  # type: ignore[misc]
+        seen = feature(host, path, str.strip, _CPUS, _NONE)
         if seen.outcome == NOT_SUPPORTED:
             continue
         if not seen.has_value:

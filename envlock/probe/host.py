@@ -14,7 +14,7 @@ import sys
 from typing import Callable, Mapping, Sequence, TypeVar
 
 from envlock.errors import ToolError
-from envlock.facts import FAILED, NO_PERMISSION, Observed, Value, absent, value
+from envlock.facts import FAILED, NO_PERMISSION, NOT_SUPPORTED, Observed, Value, absent, value
 
 Result = TypeVar("Result")
 
@@ -118,7 +118,7 @@ class LiveHost(Host):
         except (ValueError, OSError):
             found = None
         if not found:
-            raise Absent("not-supported", "the C library of this Python is not glibc")
+            raise Absent(NOT_SUPPORTED, "the C library of this Python is not glibc")
         return found
 
     def python(self) -> tuple[str, str]:
@@ -178,6 +178,29 @@ def observe(source: str, read: Callable[[], Value], missing: str = FAILED, why: 
         return absent(FAILED, source, error.message)
     except ValueError as error:
         return absent(FAILED, source, "not understood: {}".format(error))
+
+
+def feature(host: Host, path: str, parse: Callable[[str], Value], folder: str, why: str) -> Observed:
+    """Return the fact in the file at `path`, which kernels without the feature do not have.
+
+    Only a missing file below a `folder` that is there says `not-supported` (because of
+    `why`): where /sys or /proc is not mounted, nobody has looked.
+    """
+
+    def read() -> Value:
+        try:
+            return parse(host.read(path))
+        except (FileNotFoundError, NotADirectoryError):
+            raise lacking(host, folder, why) from None
+
+    return observe(path, read)
+
+
+def lacking(host: Host, folder: str, why: str) -> Absent:
+    """Return the absence of a file below `folder`: `not-supported` when the folder is there, else a failure."""
+    if host.exists(folder):
+        return Absent(NOT_SUPPORTED, why)
+    return Absent(FAILED, "there is no {} here to look into".format(folder))
 
 
 def deferred(begin: Callable[[], Callable[[], Result]]) -> Callable[[], Result]:

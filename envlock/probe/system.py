@@ -9,7 +9,7 @@ import re
 from typing import Dict
 
 from envlock.facts import FAILED, NOT_SUPPORTED, Observed, absent
-from envlock.probe.host import Absent, Host, observe
+from envlock.probe.host import Absent, Host, feature, observe
 
 _RELEASE = "/etc/os-release"
 _RELEASE_FALLBACK = "/usr/lib/os-release"
@@ -26,7 +26,8 @@ _PARAMETERS = frozenset(
     "transparent_hugepage hugepages hugepagesz default_hugepagesz numa numa_balancing mem "
     "iommu intel_iommu amd_iommu pcie_aspm idle intel_pstate amd_pstate cpufreq.default_governor "
     "processor.max_cstate intel_idle.max_cstate gather_data_sampling spectre_v2 spec_store_bypass_disable "
-    "retbleed l1tf mds tsx nokaslr norandmaps".split()
+    "spec_rstack_overflow retbleed l1tf mds tsx tsx_async_abort mmio_stale_data srbds pti nopti nospectre_v1 "
+    "nospectre_v2 reg_file_data_sampling indirect_target_selection preempt nokaslr norandmaps".split()
 )
 _PARAMETER_PREFIXES = ("nvidia.", "nvidia-drm.", "nvidia_drm.")
 
@@ -39,11 +40,11 @@ def read(host: Host) -> Dict[str, Observed]:
         "system.libc": observe("confstr", host.libc),
         "system.kernel_parameters": observe(_CMDLINE, lambda: parameters(host.read(_CMDLINE))),
         "system.memory": observe(_MEMINFO, lambda: memory(host.read(_MEMINFO))),
-        "system.transparent_hugepage": observe(
-            _HUGE, lambda: chosen(host.read(_HUGE)), NOT_SUPPORTED, "a kernel without transparent huge pages"
+        "system.transparent_hugepage": feature(
+            host, _HUGE, chosen, "/sys/kernel/mm", "a kernel without transparent huge pages"
         ),
-        "system.numa_balancing": observe(
-            _BALANCING, lambda: _text(host.read(_BALANCING)), NOT_SUPPORTED, "a kernel without NUMA balancing"
+        "system.numa_balancing": feature(
+            host, _BALANCING, _text, "/proc/sys/kernel", "a kernel without NUMA balancing"
         ),
     }
 
@@ -104,7 +105,7 @@ def _version(host: Host, path: str, release: Dict[str, str]) -> Observed:
 
 
 def parameters(line: str) -> tuple[str, ...]:
-    """Return the kernel parameters that matter, in the order of the line (the last of a name wins)."""
+    """Return the kernel parameters that matter, in the order of the line."""
     kept = []
     for word in line.split():
         if word == "--":  # the rest is for the first process, not for the kernel

@@ -9,7 +9,7 @@ from typing import Dict, Mapping
 
 from envlock.facts import FAILED, HIDDEN, NOT_SUPPORTED, Observed
 from envlock.probe import cpu, ranges
-from envlock.probe.host import Absent, Host, observe
+from envlock.probe.host import Absent, Host, feature, observe
 
 _SYS = "/sys/devices/system/cpu"
 _NODES = "/sys/devices/system/node/online"
@@ -38,15 +38,10 @@ def read(host: Host) -> Dict[str, Observed]:
     return {
         "cpu.sockets": observe(cpu.CPUINFO, lambda: _sockets(host, cpus)),
         "cpu.cores": observe(cpu.CPUINFO, lambda: _cores(host, cpus)),
-        "cpu.numa_nodes": observe(
-            _NODES, lambda: len(ranges.parse(host.read(_NODES))), NOT_SUPPORTED, "a kernel without NUMA"
+        "cpu.numa_nodes": feature(
+            host, _NODES, lambda text: len(ranges.parse(text)), "/sys/devices/system", "a kernel without NUMA"
         ),
-        "cpu.smt": observe(
-            _SYS + "/smt/control",
-            lambda: host.read(_SYS + "/smt/control").strip(),
-            NOT_SUPPORTED,
-            "the kernel has no SMT control here",
-        ),
+        "cpu.smt": feature(host, _SYS + "/smt/control", str.strip, _SYS, "the kernel has no SMT control here"),
         "cpu.virtualized": observe(cpu.CPUINFO, lambda: _virtualized(host, cpus)),
         "cpu.hypervisor": observe("/sys/hypervisor, DMI, clock sources", lambda: _hypervisor(host, cpus)),
     }

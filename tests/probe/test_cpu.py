@@ -174,6 +174,14 @@ def test_file_that_is_missing_is_failed(tmp_path: Path) -> None:
     assert found["cpu.vendor"].detail == "no such file or directory"
 
 
+def test_text_of_another_cpu_on_x86_is_failed(tmp_path: Path) -> None:
+    """On an x86 kernel a text without an x86 CPU hides what there is: nothing is "not supported"."""
+    found = cpu.read(RecordedHost(tmp_path, {"/proc/cpuinfo": "processor\t: 0\n\nprocessor\t: 1\n"}))
+
+    assert NOT_SUPPORTED not in {seen.outcome for seen in found.values()}
+    assert found["cpu.threads"] == value(2)
+
+
 def test_number_that_is_none_is_failed() -> None:
     """A family that is not a number is not understood."""
     assert facts(cpuinfo(1, cpu_family="six"))["cpu.family"].outcome == FAILED

@@ -132,7 +132,14 @@ def test_users_own_socket_comes_first(tmp_path: Path) -> None:
 )
 def test_version_of_the_client(text: str, version: str) -> None:
     """The client's version is the word after `version`, without the comma."""
-    assert version == engine.client_version(text)
+    assert version == engine.client_version(text.split()[0].lower(), text)
+
+
+def test_podman_under_the_name_of_docker_is_no_docker(tmp_path: Path) -> None:
+    """A program that says it is podman is not a docker client."""
+    host = RecordedHost(tmp_path, {}, outputs={"docker": "podman version 4.3.1\n"})
+
+    assert read(host)["container.docker_client"].outcome == NOT_SUPPORTED
 
 
 def test_client_that_fails_is_failed(tmp_path: Path) -> None:

@@ -36,10 +36,15 @@ def test_policies_that_differ_give_all_values(tmp_path: Path) -> None:
     assert seen.detail == "not all agree: performance on policy 0,2; powersave on policy 1"
 
 
-@pytest.mark.parametrize("tree", [{}, {f"{FOLDER}/ondemand/x": ""}])
+@pytest.mark.parametrize("tree", [{"/sys/devices/system/cpu/online": "0"}, {f"{FOLDER}/ondemand/x": ""}])
 def test_guest_without_control_is_not_supported(tmp_path: Path, tree: dict[str, str]) -> None:
     """Without a frequency driver there is nothing to read."""
     assert {seen.outcome for seen in frequency.read(RecordedHost(tmp_path, tree)).values()} == {NOT_SUPPORTED}
+
+
+def test_host_without_sysfs_cannot_tell(tmp_path: Path) -> None:
+    """Where /sys is not mounted nobody has looked: a failure, which agrees with nothing."""
+    assert {seen.outcome for seen in frequency.read(RecordedHost(tmp_path, {})).values()} == {FAILED}
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,11 @@ def test_limit_of_version_1(tmp_path: Path) -> None:
     seen = read(
         tmp_path,
         mounts,
-        "4:cpu:/docker/x\n",
-        **{"/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "150000\n", "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"},
+        "4:cpu:/docker/x/sub\n",
+        **{
+            "/sys/fs/cgroup/cpu/sub/cpu.cfs_quota_us": "150000\n",
+            "/sys/fs/cgroup/cpu/sub/cpu.cfs_period_us": "100000\n",
+        },
     )["cpu.limit"]
 
     assert seen == value(1500)

@@ -73,6 +73,9 @@ def test_empty_tree_is_all_absent(tmp_path: Path) -> None:
 
     assert [key for key, seen in facts.host.items() if seen.has_value] == []
     assert facts.host["nvidia.gpu_count"].outcome == FAILED
+    assert {key for key, seen in facts.host.items() if seen.outcome == NOT_SUPPORTED} == {
+        "container.containerd", "container.engine", "container.engine_version", "container.runc",
+    }  # fmt: skip
 
 
 class Broken(Host):

@@ -81,6 +81,17 @@ def test_no_parameter_that_matters_is_an_empty_value(tmp_path: Path) -> None:
     assert system.read(RecordedHost(tmp_path, {"/proc/cmdline": "quiet\n"}))["system.kernel_parameters"] == value(())
 
 
+def test_features_that_the_kernel_lacks_are_not_supported(tmp_path: Path) -> None:
+    """A kernel without huge pages or NUMA balancing has answered; a host without /sys and /proc has not."""
+    keys = ("system.transparent_hugepage", "system.numa_balancing")
+    tree = {"/sys/kernel/mm/x": "", "/proc/sys/kernel/x": ""}
+    blind = system.read(RecordedHost(tmp_path / "1", {}))
+    found = system.read(RecordedHost(tmp_path / "2", tree))
+
+    assert {found[key].outcome for key in keys} == {NOT_SUPPORTED}
+    assert {blind[key].outcome for key in keys} == {FAILED}
+
+
 def test_memory_is_in_mebibytes() -> None:
     """MemTotal counts, whole MiB."""
     assert system.memory("MemTotal:       24683656 kB\nMemFree:  1 kB\n") == 24105

@@ -100,7 +100,10 @@ def test_metal_of_a_cloud_is_no_guest(tmp_path: Path) -> None:
 
 
 def test_features_that_the_kernel_lacks_are_not_supported(tmp_path: Path) -> None:
-    """A kernel without NUMA or SMT control has answered."""
-    found = topology.read(RecordedHost(tmp_path, {"/proc/cpuinfo": cpuinfo()}))
+    """A kernel without NUMA or SMT control has answered; a host without /sys has not."""
+    tree = {"/proc/cpuinfo": cpuinfo()}
+    blind = topology.read(RecordedHost(tmp_path / "1", tree))
+    found = topology.read(RecordedHost(tmp_path / "2", {**tree, "/sys/devices/system/cpu/online": "0\n"}))
 
     assert {found["cpu.numa_nodes"].outcome, found["cpu.smt"].outcome} == {NOT_SUPPORTED}
+    assert {blind["cpu.numa_nodes"].outcome, blind["cpu.smt"].outcome} == {FAILED}
