@@ -9,6 +9,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -25,15 +26,19 @@ def read_bytes(path: Path, limit: int = MAX_TEXT) -> bytes:
     """Return the bytes of the file at `path`.
 
     Raises `UsageError` when there is no such file, it is no regular file, or it is
-    larger than `limit`; `StorageError` when the disk refuses.
+    larger than `limit`; `StorageError` when the disk refuses. A pipe is read only where
+    a shell puts one, under `/dev`: elsewhere it would be waited for without an end.
     """
     try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise UsageError("is a folder, expected a file", where=path)
+        if not stat.S_ISREG(mode) and not path.is_relative_to("/dev"):
+            raise UsageError("is no regular file", where=path)
         with open(path, "rb") as stream:
             data = stream.read(limit + 1)
     except FileNotFoundError:
         raise UsageError("no such file", where=path) from None
-    except IsADirectoryError:
-        raise UsageError("is a folder, expected a file", where=path) from None
     except OSError as error:
         raise storage_error(error, path) from error
     if len(data) > limit:

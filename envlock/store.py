@@ -202,9 +202,12 @@ class Store:
         return open(self.path(digest, what), "rb")
 
     def _blobs(self) -> Iterator[Path]:
+        """Yield every file among the blobs, what dead writers left too (their names begin with a dot)."""
         for folder in sorted((self.root / "blobs" / "sha256").iterdir()):
             if folder.is_dir():
                 yield from sorted(folder.iterdir())
+            else:
+                yield folder
 
     def verify(self, repair: bool) -> Verified:
         """Hash every blob. With `repair`, remove the broken ones, so that they are fetched again."""
@@ -293,7 +296,7 @@ class Store:
         wanted = {digest.hex for digest in keep}
         with self._locked(fcntl.LOCK_EX):
             for record in sorted((self.root / "derived").glob("*/*")):
-                if Digest.from_hex(record.name) in keys:
+                if record.name in {key.hex for key in keys}:
                     with contextlib.suppress(ValueError):
                         wanted.add(Digest.parse(record.read_text("ascii").strip()).hex)
                     continue

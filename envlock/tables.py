@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 # What spec and lockfile both hold, in one form.
 NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
-PYTHON = re.compile(r"3\.\d{1,2}")
+PYTHON = re.compile(r"3\.[0-9]{1,2}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _PATH = re.compile(r"(/[A-Za-z0-9._+@=-]{1,255})+")
 
@@ -70,7 +70,7 @@ def parse_toml(data: bytes, where: str, error: type[UsageError]) -> dict[str, An
     except UnicodeDecodeError as fault:
         line = data[: fault.start].count(b"\n") + 1
         raise error(f"is not UTF-8 (line {line})", where=where, hint="save the file as UTF-8") from None
-    for number, line_text in enumerate(text.splitlines(), 1):
+    for number, line_text in enumerate(text.split("\n"), 1):
         if line_text.startswith((_CONFLICT[0], _CONFLICT[2])) or line_text == _CONFLICT[1]:
             raise error(
                 f"holds a merge conflict (line {number})",
