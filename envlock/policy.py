@@ -71,6 +71,13 @@ def policy_of(
     policy = Policy(rules=rules, units=units, where=where)
     known = tuple(sorted({*registry, *locked}))
     for rule in rules:
+        if "*" in rule.key and rule.unknown == "allow":
+            raise LockfileError(
+                "a pattern cannot allow what is unknown",
+                where=where,
+                key=f'policy.rules."{rule.key}"',
+                hint='name each fact: `"cpu.microcode" = {rule = "exact", unknown = "allow"}`',
+            )
         if "*" in rule.key:
             # A pattern may fit nothing on this host; its text must make sense all the same.
             fitting = [key for key in known if fits(rule.key, key)]

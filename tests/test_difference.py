@@ -67,8 +67,8 @@ def test_unknown_is_allowed_only_where_both_lockfiles_allow_it_by_name() -> None
     strict = dataclasses.replace(held, policy=tuple(rule for rule in held.policy if rule.unknown != "allow"))
     pattern = dataclasses.replace(held, policy=(*strict.policy, Rule(key="cpu.m*", rule="exact", unknown="allow")))
     assert diff_lockfiles(held, held).verdict is Verdict.MATCH
-    for other in (strict, pattern):
-        hosts = [item for item in diff_lockfiles(held, other).found if item.section == "host"]
+    for before, after in ((held, strict), (held, pattern), (pattern, pattern)):
+        hosts = [item for item in diff_lockfiles(before, after).found if item.section == "host"]
         assert [(item.key, item.change) for item in hosts] == [("cpu.microcode", Change.UNKNOWN)]
 
 

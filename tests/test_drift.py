@@ -82,6 +82,14 @@ def test_a_locked_fact_that_is_not_observed_at_all_is_unknown() -> None:
     assert ignored.ignored == 1
 
 
+def test_leave_not_to_know_is_no_leave_to_differ() -> None:
+    """`unknown = "allow"` covers the lack of an answer, not another answer."""
+    locked = host(changed={"cpu.microcode": value("0x1")})
+    rule = Rule(key="cpu.microcode", rule="exact", unknown="allow")
+    assert compare_default(locked, facts(host={"cpu.microcode": value("0x2")}), rule).verdict is Verdict.DRIFT
+    assert compare_default(locked, facts(), rule).verdict is Verdict.MATCH
+
+
 def test_a_locked_absence_and_a_value_differ() -> None:
     """`not-supported` is an answer: a value in its place is a change, and the other way round."""
     for locked, seen in ((absent("not-supported"), value("1")), (value("1"), absent("not-supported"))):
@@ -162,6 +170,22 @@ def test_an_extra_gpu_is_drift_on_that_gpu() -> None:
     found = compare_default(host(two), facts([gpu_facts(), gpu_facts(name=value("NVIDIA L4")), gpu_facts()]))
     assert brief(found) == [(GPU_COUNT, "0000:01:00.0", "extra")]
     assert found.drifts[0].observed == "NVIDIA L4"
+
+
+def test_a_gpu_that_does_not_answer_is_rather_paired_than_one_that_differs() -> None:
+    """Of a GPU with another value and one with two values missing, the former is the extra one."""
+    other = gpu_facts(ecc=value(False))
+    mute = gpu_facts(vbios=absent("failed"), power_limit=absent("failed"))
+    found = compare_default(host([gpu_facts()]), facts([other, mute]))
+    assert (GPU_COUNT, "0000:00:00.0", "extra") in brief(found)
+
+
+def test_a_gpu_is_not_extra_where_the_lock_does_not_know_how_many_there_were() -> None:
+    """A host locked while its driver failed may have had this GPU."""
+    locked = host(changed={GPU_COUNT: absent("failed")})
+    found = compare(locked, facts([gpu_facts()], host={"cpu.microcode": absent("not-supported")}))
+    assert (GPU_COUNT, "0000:00:00.0", "unanswered") in brief(found)
+    assert "extra" not in {kind for _, _, kind in brief(found)}
 
 
 def test_a_gpu_on_a_host_locked_without_any_is_drift() -> None:

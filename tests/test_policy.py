@@ -207,6 +207,14 @@ def test_a_rule_for_a_fact_that_does_not_exist_is_an_error() -> None:
     assert caught.value.hint == "did you mean `gpu.vbios`?"
 
 
+def test_what_is_unknown_is_allowed_by_name_and_never_by_a_pattern() -> None:
+    """One careless star would turn a dead driver into a match."""
+    with pytest.raises(LockfileError) as caught:
+        policy_of((Rule(key="gpu.*", rule="exact", unknown="allow"),), "x.lock.toml")
+    assert str(caught.value) == 'x.lock.toml: a pattern cannot allow what is unknown, at `policy.rules."gpu.*"`'
+    assert "name each fact" in (caught.value.hint or "")
+
+
 def test_a_rule_may_name_a_locked_fact_that_this_envlock_does_not_know() -> None:
     """A lockfile from a newer envlock is judged by its own rules."""
     policy = policy_of((Rule(key="gpu.new", rule="ignore"),), "x.lock.toml", locked=("gpu.new",))

@@ -98,6 +98,7 @@ def test_the_last_format_counts() -> None:
     assert envlock("check", "--bad", env={"ENVLOCK_FORMAT": "json"}).out.startswith("{")
     assert envlock("check", "--bad", "--format", "text", env={"ENVLOCK_FORMAT": "json"}).out == ""
     assert envlock("check", "--bad", "--format", "json", "--format", "text").out == ""
+    assert envlock("check", "--bad", "--", "--format", "json").out == ""
 
 
 @pytest.mark.parametrize(
