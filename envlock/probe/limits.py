@@ -15,7 +15,7 @@ from envlock.probe.host import Absent, Host, observe
 _MOUNTS = "/proc/self/mountinfo"
 _CGROUPS = "/proc/self/cgroup"
 _STATUS = "/proc/self/status"
-_CONTAINER_PATH = re.compile(r"/(docker|kubepods|libpod|containerd|crio|lxc|garden)\b|/(docker|libpod|cri-containerd)-")
+_GROUP_NAMES = ("docker", "kubepods", "libpod", "containerd", "crio", "lxc", "garden")
 
 
 class Mount(NamedTuple):
@@ -170,5 +170,6 @@ def _marker(host: Host) -> tuple[str, str]:
             return path, name
     if host.exists("/run/systemd/container"):
         return "/run/systemd/container", host.read("/run/systemd/container").strip() or "container"
-    match = _CONTAINER_PATH.search(host.read(_CGROUPS))
-    return (_CGROUPS, match.group(1) or match.group(2)) if match else ("", "")
+    groups = host.read(_CGROUPS)
+    name = next((name for name in _GROUP_NAMES for end in "/-.\n" if "/" + name + end in groups), "")
+    return (_CGROUPS, name) if name else ("", "")

@@ -5,7 +5,6 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 
 from __future__ import annotations
 
-import textwrap
 from typing import Dict, List, Mapping, Tuple
 
 from envlock.facts import Device, Facts, Observed
@@ -28,7 +27,7 @@ def render(facts: Facts, width: int = 80) -> str:
     sections: List[str] = []
     summary = _summary(facts)
     if summary:
-        sections.append("\n".join(textwrap.wrap(summary, width)))
+        sections.append("\n".join(_wrap(summary, width)))
     by_kind: Dict[str, Dict[str, Observed]] = {}
     for key, seen in facts.host.items():
         by_kind.setdefault(key.partition(".")[0], {})[key] = seen
@@ -87,7 +86,7 @@ def _groups(gpus: Tuple[Device, ...]) -> List[Tuple[str, Mapping[str, Observed]]
 
 
 def _section(title: str, facts: Mapping[str, Observed], width: int) -> str:
-    lines = textwrap.wrap(title, width)
+    lines = _wrap(title, width)
     for labels, text in _rows(facts):
         lines += _row(labels, text, width)
     return "\n".join(lines)
@@ -109,11 +108,11 @@ def _rows(facts: Mapping[str, Observed]) -> List[Tuple[str, str]]:
 def _row(labels: str, text: str, width: int) -> List[str]:
     indent = "  "
     column = len(indent) + _LABEL_WIDTH
-    body = textwrap.wrap(text, max(width - column, 20)) or [""]
+    body = _wrap(text, max(width - column, 20)) or [""]
     if len(labels) < _LABEL_WIDTH:
         head = [indent + labels.ljust(_LABEL_WIDTH) + body[0]]
         return head + [" " * column + line for line in body[1:]]
-    names = textwrap.wrap(labels, width - len(indent) - 2)
+    names = _wrap(labels, width - len(indent) - 2)
     return [indent + names[0]] + [indent + "  " + line for line in names[1:]] + [" " * column + line for line in body]
 
 
@@ -127,6 +126,20 @@ def _words(key: str, seen: Observed) -> str:
         text, unit = "{:g}".format(seen.value / 1000), "W"
     text = "{} {}".format(text, unit) if unit else text
     return printable("{} ({})".format(text, seen.detail) if seen.detail else text)
+
+
+def _wrap(text: str, width: int) -> List[str]:
+    """Return `text` in lines of at most `width`, broken at blanks; a longer word stays whole.
+
+    The module `textwrap` does more, and takes longer to import than the probe to read a host.
+    """
+    lines: List[str] = []
+    for word in text.split():
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += " " + word
+        else:
+            lines.append(word)
+    return lines
 
 
 def printable(text: str) -> str:

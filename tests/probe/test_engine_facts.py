@@ -82,7 +82,7 @@ def test_no_socket_is_no_engine(tmp_path: Path) -> None:
     [
         (PermissionError(13, "Permission denied"), NO_PERMISSION),
         (ConnectionRefusedError(111, "Connection refused"), FAILED),
-        (response({}, "500 Internal Server Error"), FAILED),
+        (response({"Version": "1"}, "500 Internal Server Error"), FAILED),
         (response({}), FAILED),
         (response([]), FAILED),
         (b"HTTP/1.0 200 OK\r\n\r\nnot json", FAILED),

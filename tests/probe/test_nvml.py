@@ -155,6 +155,15 @@ def test_gpu_that_cannot_be_opened_is_listed_with_the_reason(code: int, outcome:
     assert "GPU 1 cannot be opened" in seen(document, "gpu.name", 1).detail
 
 
+def test_change_that_waits_for_a_reset_is_pending() -> None:
+    """What is in force and what comes after a reset are two facts."""
+    document = collect({0: nvml_fake.gpu(nvmlDeviceGetEccMode=(1, 0), nvmlDeviceGetMigMode=(0, 1))})
+
+    assert [seen(document, key).value for key in ("gpu.ecc", "gpu.ecc_pending", "gpu.mig", "gpu.mig_pending")] == [
+        True, False, False, True,
+    ]  # fmt: skip
+
+
 def test_vbios_of_zeros_is_hidden() -> None:
     """The VBIOS of zeros that a virtual GPU shows is no version."""
     document = collect({0: nvml_fake.gpu(nvmlDeviceGetVbiosVersion=b"00.00.00.00.00")})
