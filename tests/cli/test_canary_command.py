@@ -4,6 +4,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+import jsonschema
 import made_reports
 import program
 import pytest
@@ -104,3 +105,17 @@ def test_wrong_use_is_exit_2(tmp_path: Path, arguments: tuple[str, ...], message
 
     assert ended.code == 2
     assert message in ended.err
+
+
+def test_a_comparison_fits_its_schema(tmp_path: Path) -> None:
+    """Every key of the document is described, and nothing else is in it."""
+    a = written(tmp_path, "a.json", made_reports.report())
+    other = made_reports.with_outputs(
+        made_reports.report(), t3__encoder__002__softmax=[0.25, 0.5], t2__s1__mantissa__mm="7"
+    )
+    b = written(tmp_path, "b.json", made_reports.with_settings(other, threads="1"))
+    schema = Path(__file__).parents[2] / "docs/schema/canary-comparison.schema.json"
+
+    jsonschema.validate(
+        program.envlock("canary", "compare", a, b, "--format", "json").document, json.loads(schema.read_text("utf-8"))
+    )
