@@ -5,19 +5,12 @@ asked only for an image, and what it claims about it counts for nothing: the byt
 it saves are hashed.
 """
 
-import contextlib
 import os
-from collections.abc import Iterator
-from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from envlock.drift import Comparison, Drift, Kind, compare_facts, unanswered
 from envlock.lockfile import Image, Lockfile
 from envlock.policy import Policy
-
-if TYPE_CHECKING:
-    from envlock.image.saved import SavedImage
 
 _WHY = "the image digest is the identity of the environment"
 _FIX = "load the image that `envlock build` wrote, or build it again from the lockfile"
@@ -53,30 +46,16 @@ def check_image(locked: Image | None, reference: str) -> Comparison:
     if locked is None:
         return unanswered("image", "(not in the lockfile)", "(not compared)", "run `envlock build` to record it")
     from envlock.image.engine import connect
-    from envlock.image.saved import read_saved
+    from envlock.image.proof import prove
 
-    with contextlib.closing(connect(os.environ).save(reference)) as chunks:
-        return compare_image(locked, read_saved(chunks, reference))
-
-
-def compare_image(locked: Image, held: "SavedImage") -> Comparison:
-    """Return how an image's hashed bytes stand to the locked image: its config, and each layer in order."""
-    drifts = tuple(_image_drifts(locked, held))
-    return Comparison(drifts=drifts, checked=1 + max(len(locked.layers), len(held.diff_ids)))
+    proof = prove(connect(os.environ), reference, locked)
+    drifts = tuple(_image_drift(found.what, found.locked, found.found) for found in proof.differences)
+    return Comparison(drifts=drifts, checked=1 + max(len(locked.layers), len(proof.diff_ids)))
 
 
-def _image_drifts(locked: Image, held: "SavedImage") -> Iterator[Drift]:
-    if locked.config != held.config:
-        yield _image_drift("image.config", locked.config, held.config, Kind.CHANGED)
-    for index, (layer, diff_id) in enumerate(zip_longest(locked.layers, held.diff_ids)):
-        key = f"image.layer[{index}]"
-        if layer is None:
-            yield _image_drift(key, "(no such layer)", diff_id, Kind.EXTRA)
-        elif diff_id is None:
-            yield _image_drift(key, f"{layer.diff_id} ({layer.owner})", "(no such layer)", Kind.MISSING)
-        elif layer.diff_id != diff_id:
-            yield _image_drift(key, f"{layer.diff_id} ({layer.owner})", diff_id, Kind.CHANGED)
-
-
-def _image_drift(key: str, expected: str, observed: str, kind: Kind) -> Drift:
-    return Drift(key=key, expected=expected, observed=observed, kind=kind, why=_WHY, fix=_FIX)
+def _image_drift(what: str, locked: str, found: str) -> Drift:
+    nothing = "(no such layer)"
+    kind = Kind.EXTRA if not locked else Kind.MISSING if not found else Kind.CHANGED
+    return Drift(
+        key=f"image.{what}", expected=locked or nothing, observed=found or nothing, kind=kind, why=_WHY, fix=_FIX
+    )

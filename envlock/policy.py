@@ -5,6 +5,7 @@ Pure. The language of a rule is `envlock.rules`; what a fact means is the regist
 that the lockfile judges alone.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -153,3 +154,27 @@ def default_rules(host: Host, registry: Mapping[str, Entry] = REGISTRY) -> tuple
             )
         )
     return tuple(rules)
+
+
+def rules_of(
+    host: Host, wanted: tuple[Rule, ...], where: str, registry: Mapping[str, Entry] = REGISTRY
+) -> tuple[Rule, ...]:
+    """Return the rules of a new lockfile: the default ones, put right by the `wanted` ones of a spec.
+
+    Each locked fact gets one rule by its name, so a pattern of the spec is written out
+    for the facts that it fits; what such a fact may leave unknown stays as it was by
+    default. Raises `LockfileError` for a rule that cannot be used; `where` is the spec.
+    """
+    policy = policy_of(wanted, where, locked_keys(host), registry)
+    rules = {rule.key: rule for rule in wanted if "*" not in rule.key}
+    for default in default_rules(host, registry):
+        if default.key in rules:
+            continue
+        rule = default
+        if any(fits(asked.key, default.key) for asked in wanted):
+            asked = policy.rule_for(default.key)
+            rule = dataclasses.replace(default, rule=asked.rule, severity=asked.severity)
+            if asked.reason:
+                rule = dataclasses.replace(rule, reason="; ".join(filter(None, (asked.reason, default.reason))))
+        rules[default.key] = rule
+    return tuple(rules[key] for key in sorted(rules))

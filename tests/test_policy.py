@@ -10,7 +10,7 @@ from samples import facts, gpu_facts, host, lock
 from envlock.errors import LockfileError
 from envlock.facts import OUTCOMES, UNANSWERED, VALUE, Observed, absent, value
 from envlock.lockfile import Rule
-from envlock.policy import default_rules, fits, locked_keys, policy_of, policy_of_lock
+from envlock.policy import default_rules, fits, locked_keys, policy_of, policy_of_lock, rules_of
 from envlock.registry import REGISTRY
 from envlock.rules import Outcome, parse
 
@@ -268,3 +268,31 @@ def test_the_default_policy_of_a_lockfile_is_usable() -> None:
     held = lock(host([gpu_facts()]))
     assert policy_of_lock(held, "x.lock.toml").rule_for("gpu.vbios").rule == "exact"
     assert facts([gpu_facts()]).gpus()
+
+
+def test_a_pattern_of_the_spec_is_written_out_for_each_fact_that_it_fits() -> None:
+    """By-name default rules would outrank it, and it would do nothing."""
+    wanted = (
+        Rule(key="gpu.*", rule="ignore", severity="warning", reason="not ours"),
+        Rule(key="gpu.ecc", rule="exact"),
+    )
+    rules = {rule.key: rule for rule in rules_of(host([gpu_facts()]), wanted, "envlock.toml")}
+    assert tuple(rules) == locked_keys(host([gpu_facts()]))
+    assert rules["gpu.vbios"] == Rule(key="gpu.vbios", rule="ignore", severity="warning", reason="not ours")
+    assert rules["gpu.ecc"] == Rule(key="gpu.ecc", rule="exact")
+    assert rules["nvidia.driver"] in default_rules(host([gpu_facts()]))
+
+
+def test_a_pattern_leaves_what_may_be_unknown_as_it_was() -> None:
+    """A fact that was hidden when locked stays allowed by name, with both reasons."""
+    wanted = (Rule(key="cpu.*", rule="exact", severity="warning", reason="a farm of virtual machines"),)
+    (rule,) = [rule for rule in rules_of(host(), wanted, "envlock.toml") if rule.key == "cpu.microcode"]
+    assert (rule.severity, rule.unknown) == ("warning", "allow")
+    assert rule.reason == "a farm of virtual machines; hidden when it was locked"
+
+
+def test_a_rule_of_the_spec_for_a_fact_that_does_not_exist_is_an_error() -> None:
+    """Named in the spec, with the nearest fact."""
+    with pytest.raises(LockfileError) as caught:
+        rules_of(host(), (Rule(key="gpu.eec", rule="ignore"),), "envlock.toml")
+    assert (caught.value.where, caught.value.hint) == ("envlock.toml", "did you mean `gpu.ecc`?")

@@ -88,19 +88,17 @@ def _host(request: Request, ports: Ports) -> Host:
 
 
 def _policy(spec: Spec, host: Host, where: str) -> tuple[Rule, ...]:
-    rules = {rule.key: rule for rule in policy.default_rules(host)}
-    for override in spec.policy:
-        rules[override.key] = Rule(
+    wanted = tuple(
+        Rule(
             key=override.key,
             rule=override.rule,
             severity=override.severity,
             unknown=override.unknown,
             reason=override.reason,
         )
-    ordered = tuple(rules[key] for key in sorted(rules))
-    locked = tuple(key for facts in (host.facts, *(group.facts for group in host.gpus)) for key, _ in facts)
-    policy.policy_of(ordered, where, locked)
-    return ordered
+        for override in spec.policy
+    )
+    return policy.rules_of(host, wanted, where)
 
 
 def _keep_results(found: Lockfile, previous: Lockfile | None, say: Callable[[str], None]) -> Lockfile:
