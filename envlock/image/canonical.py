@@ -177,17 +177,18 @@ def _normalised(part: Tree, shape: Shape, normal: dict[int, Entry]) -> Tree:
     """
     found: Tree = {}
     for name, entry in part.items():
-        if entry.kind == SYMLINK:
-            found[name] = replace(entry, mode=0o777, capability=b"")
-        elif name == _VENV or name.startswith(_VENV + b"/") or name in shape.files:
+        if name == _VENV or name.startswith(_VENV + b"/") or name in shape.files:
             found[name] = normal.setdefault(id(entry), _normal(entry))
+        elif entry.kind == SYMLINK:
+            found[name] = replace(entry, mode=0o777)
         else:
             found[name] = entry
     return found
 
 
 def _normal(entry: Entry) -> Entry:
-    mode = 0o755 if entry.kind == DIRECTORY or entry.mode & 0o100 else 0o644
+    program = entry.kind == DIRECTORY or bool(entry.mode & 0o100)
+    mode = 0o777 if entry.kind == SYMLINK else 0o755 if program else 0o644
     return replace(entry, mode=mode, uid=0, gid=0, capability=b"")
 
 

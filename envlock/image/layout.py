@@ -156,7 +156,8 @@ class _Archive:
             elif entry.kind != DIRECTORY:
                 raise IntegrityError(f"holds {name!r}, which is no file", where=self.where)
 
-    def member(self, name: object) -> Member:
+    def member(self, named: object) -> Member:
+        name = named
         for _ in range(16):
             if not isinstance(name, str):
                 break
@@ -164,7 +165,7 @@ class _Archive:
             if name in self._members:
                 return self._members[name]
             name = self._links.get(name)
-        raise IntegrityError(f"names {name!r} and does not hold it", where=self.where)
+        raise IntegrityError(f"names {named!r} and does not hold it", where=self.where)
 
     def document(self, name: object) -> tuple[Any, Digest]:
         found = self.member(name)

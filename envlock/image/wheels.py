@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from installer import install
 from installer.destinations import WheelDestination
 from installer.exceptions import InstallerError
-from installer.records import Hash, RecordEntry, parse_record_file
+from installer.records import Hash, InvalidRecordEntry, RecordEntry, parse_record_file
 from installer.scripts import Script
 from installer.sources import WheelFile
 from installer.utils import fix_shebang
@@ -59,16 +59,17 @@ class _Unread(WheelFile):  # type: ignore[misc]  # mypy is told to skip `install
         super().__init__(archive)
         self.archive = archive
         self.where = name
+        seen: set[str] = set()
+        for info in archive.infolist():
+            _check_member(info, seen, name)
         rows = {row[0]: row for row in parse_record_file(self.read_dist_info("RECORD").splitlines())}
         self.records = {path: RecordEntry.from_elements(*row) for path, row in rows.items()}
 
     def get_contents(self) -> Iterator[Any]:
-        seen: set[str] = set()
         for info in self.archive.infolist():
             name = info.filename
             if name.endswith(("/", ".dist-info/RECORD.jws", ".dist-info/RECORD.p7s")):
                 continue
-            _check_member(info, seen, self.where)
             if name.endswith(".dist-info/RECORD"):
                 continue  # written anew, with what the installation adds
             record = self.records.get(name)
@@ -90,7 +91,7 @@ class _Member(io.BytesIO):
 
 def _check_member(info: zipfile.ZipInfo, seen: set[str], where: str) -> None:
     name = info.filename
-    parts = name.split("/")
+    parts = name.removesuffix("/").split("/")
     if name in seen:
         raise IntegrityError(f"holds two members {name!r}", where=where)
     seen.add(name)
@@ -211,7 +212,7 @@ def planned(wheels: tuple[Wheel, ...], python: str, interpreter: str) -> Iterato
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", RuntimeWarning)  # bytecode in a wheel is left out
                     install(plan.wheel, plan, {"INSTALLER": b"envlock\n"})
-            except (zipfile.BadZipFile, InstallerError, KeyError, ValueError, UnicodeDecodeError) as error:
+            except (zipfile.BadZipFile, InstallerError, InvalidRecordEntry, KeyError, ValueError) as error:
                 raise IntegrityError(f"is not a wheel in order: {error}", where=wheel.file) from error
         for item in _skeleton(python, interpreter):
             plan.items[item.path] = item

@@ -125,7 +125,7 @@ def wheel(
     if scripts:
         held[f"{info}/entry_points.txt"] = scripts.encode()
     rows = [
-        f"{path},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}"
+        f"{_csv(path)},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}"
         for path, data in held.items()
     ]
     held[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode() if record is None else record
@@ -139,6 +139,10 @@ def wheel(
             member.external_attr = (0o100755 if path in programs else 0o100644) << 16
             archive.writestr(member, data)
     return target
+
+
+def _csv(path: str) -> str:
+    return f'"{path}"' if "," in path else path
 
 
 def locked_wheel(path: Path, store: Store) -> PythonPackage:
