@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from envlock.image.engine import Engine
 
 _QUICK = 60.0
+_CREATE = 600.0  # storage without layers (vfs) copies the whole image
 
 
 @contextlib.contextmanager
@@ -23,7 +24,7 @@ def created(engine: "Engine", config: dict[str, Any]) -> Iterator[str]:
     """
     labels = {**config.get("Labels", {}), owner.LABEL: str(owner.own_mark())}
     found = engine.transport.call(
-        "cannot create the container", "POST", "/containers/create", deadline=_QUICK, body={**config, "Labels": labels}
+        "cannot create the container", "POST", "/containers/create", deadline=_CREATE, body={**config, "Labels": labels}
     )
     ident = found.get("Id") if isinstance(found, dict) else None
     if not isinstance(ident, str) or not ident.isalnum():

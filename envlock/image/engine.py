@@ -16,7 +16,8 @@ from envlock.digest import Digest
 from envlock.errors import EngineError
 from envlock.image import owner
 from envlock.image.endpoints import Endpoint, candidates, redacted
-from envlock.image.transport import EngineRefused, Transport, Upload
+from envlock.image.failures import EngineRefused
+from envlock.image.transport import Transport, Upload
 
 if TYPE_CHECKING:
     from envlock.image.saved import Resolved

@@ -5,7 +5,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from envlock.image import owner
-from envlock.image.transport import EngineRefused
+from envlock.image.failures import EngineRefused
 
 if TYPE_CHECKING:
     from envlock.image.engine import Engine

@@ -17,9 +17,9 @@ from envlock.digest import Digest
 from envlock.errors import EngineError, IntegrityError
 from envlock.image import layertar
 from envlock.image.containers import created
+from envlock.image.failures import EngineRefused
 from envlock.image.layertar import CHUNK
 from envlock.image.registry import pull, registry_digest
-from envlock.image.transport import EngineRefused
 
 if TYPE_CHECKING:
     from envlock.image.engine import Engine

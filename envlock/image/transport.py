@@ -8,7 +8,6 @@ Whatever goes wrong is an `EngineError` in words.
 """
 
 import contextlib
-import http.client
 import json
 import queue
 import socket
@@ -20,6 +19,7 @@ from typing import Any, Protocol
 
 from envlock.errors import EngineError, EnvlockError
 from envlock.image.endpoints import Endpoint, redacted
+from envlock.image.failures import EngineRefused, in_words, refusal
 
 CHUNK = 1 << 20
 _LANE = 4  # chunks in flight: bounds memory when the reader is slower than the engine
@@ -34,14 +34,6 @@ class Readable(Protocol):
 
 
 Upload = Readable | Iterable[bytes]
-
-
-class EngineRefused(EngineError):
-    """The engine answered, and the answer is an error: `status` is the HTTP status."""
-
-    def __init__(self, message: str, status: int, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.status = status
 
 
 class Transport:
@@ -275,7 +267,7 @@ class _Running:
         if response.status_code >= 400:
             with response:
                 raise EngineRefused(
-                    f"{what}: {_refusal(response.status_code, _read_all(response, what))}", response.status_code
+                    f"{what}: {refusal(response.status_code, _read_all(response, what))}", response.status_code
                 )
         return response
 
@@ -327,59 +319,3 @@ def _lines(chunks: Iterator[bytes], what: str) -> Iterator[bytes]:
             raise EngineError(f"{what}: the engine sent a line longer than {_MAX_LINE} bytes")
     if rest.strip():
         yield rest
-
-
-def _refusal(status: int, body: bytes) -> str:
-    text = body[:4096].decode("utf-8", "replace").strip()
-    with contextlib.suppress(ValueError, RecursionError):
-        found = json.loads(body)
-        if isinstance(found, dict):
-            text = str(found.get("message") or found.get("cause") or text)
-    return f"the engine answered {status}{': ' if text else ''}{redacted(text).strip()}"
-
-
-def in_words(error: BaseException) -> str | None:
-    """Return what a connection error means, or None when `error` is none (a fault of ours)."""
-    import requests
-    import urllib3.exceptions
-    from docker.errors import APIError, DockerException
-
-    if isinstance(error, APIError):  # only `attach` is asked through the SDK
-        said = str(error.explanation or "").encode()
-        return _refusal(error.status_code or 500, said)
-    found = _first_os_error(error)
-    if found is not None:
-        known = {
-            FileNotFoundError: "no such socket",
-            PermissionError: "permission denied",
-            ConnectionRefusedError: "nothing answers (connection refused)",
-            ConnectionResetError: "the engine cut the connection",
-            BrokenPipeError: "the engine cut the connection",
-            TimeoutError: "the engine did not answer in time",
-        }
-        return known.get(type(found)) or (found.strerror or str(found)).lower()
-    if isinstance(error, (requests.Timeout, urllib3.exceptions.TimeoutError)):
-        return "the engine did not answer in time"
-    if isinstance(error, (requests.RequestException, urllib3.exceptions.HTTPError, http.client.HTTPException)):
-        return f"the engine's answer broke off ({redacted(str(error))[:200]})"
-    if isinstance(error, DockerException):
-        return redacted(str(error))[:400]
-    return None
-
-
-def _first_os_error(error: BaseException) -> OSError | None:
-    import requests
-
-    todo: list[BaseException] = [error]
-    seen: set[int] = set()
-    while todo:
-        one = todo.pop(0)
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
-        # requests' own exceptions are OSErrors without an errno: look inside them.
-        if isinstance(one, OSError) and not isinstance(one, requests.RequestException):
-            return one
-        inner = [*one.args, getattr(one, "reason", None), one.__cause__, one.__context__]
-        todo.extend(item for item in inner if isinstance(item, BaseException))
-    return None

@@ -12,7 +12,6 @@ import struct
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from envlock.canary import frame
@@ -21,73 +20,12 @@ from envlock.image import containers
 from envlock.image.engine import Engine
 from envlock.image.transport import Attached
 from envlock.lockfile import Lockfile
+from envlock.run import confinement
+from envlock.run.confinement import INTERPRETER, Limits
 from envlock.run.framed import Demultiplexer, Output, Tail
-
-INTERPRETER = "/opt/venv/bin/python"
-CACHE = "/envlock-cache"
-USER = "1000:1000"
-HOST_NAME = "envlock"
 
 _GRACE = 10.0  # seconds between the end of the output and the end of the container
 _MIB = 1 << 20
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
-    """What the container may use; sizes in bytes, `cpuset` as the kernel writes it (`0-3,8`)."""
-
-    memory: int = 8 << 30
-    processes: int = 1024
-    shared_memory: int = 256 * _MIB
-    temporary: int = 64 * _MIB
-    cache: int = 1 << 30
-    cpuset: str | None = None
-
-
-# Caches of compiled kernels need a place whose files may be executed; everything else
-# that a library writes goes to the small /tmp. An image may say otherwise.
-_PLACES = {
-    "HOME": "/tmp",
-    "TMPDIR": "/tmp",
-    "XDG_CACHE_HOME": CACHE,
-    "TORCHINDUCTOR_CACHE_DIR": f"{CACHE}/inductor",
-    "TRITON_CACHE_DIR": f"{CACHE}/triton",
-}
-
-# Runs with -I -S: no line of a .pth file comes before it. It says first what the kernel
-# lets it do, then becomes the agent with exactly the environment that it was sent, so
-# that what an engine adds (HOSTNAME, Podman's `container`) is not seen.
-_BOOTSTRAP = """
-import json, os, struct, sys
-def take():
-    parts, left = [], 8
-    for step in (0, 1):
-        while left:
-            part = os.read(0, min(left, 1 << 20))
-            if not part:
-                sys.exit("envlock: standard input ended early")
-            parts.append(part)
-            left -= len(part)
-        if not step:
-            left, parts = struct.unpack(">Q", b"".join(parts))[0], []
-    return b"".join(parts)
-head = json.loads(take())
-status = dict(line.rstrip().split(":", 1) for line in open("/proc/self/status") if ":" in line)
-seen = {key: status.get(key, "").split()[:1] for key in ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp", "Uid", "Gid")}
-seen = {key: value[0] if value else "" for key, value in seen.items()}
-seen["read-only-root"] = bool(os.statvfs("/").f_flag & os.ST_RDONLY)
-seen["routes"] = len(open("/proc/net/route").readlines()) - 1
-seen["host-name"] = os.uname().nodename
-os.write(2, ("envlock-container " + head["nonce"] + " " + json.dumps(seen) + "\\n").encode())
-for name in ("agent", "request"):
-    with open("/tmp/envlock-" + name, "wb") as stream:
-        stream.write(take())
-request = os.open("/tmp/envlock-request", os.O_RDONLY)
-os.dup2(request, 0)
-os.close(request)
-argv = [sys.executable, "-I", "-B", "/tmp/envlock-agent"] + head["argv"]
-os.execve(sys.executable, argv, head["environment"])
-"""
 
 
 def run_canary(
@@ -116,14 +54,16 @@ def run_canary(
     engine.reap()
     image, found = _located(engine, image, lock)
     nonce = secrets.token_hex(16)
-    environment = {**_PLACES, **_image_environment(found), **extra_env}
+    environment = {**confinement.PLACES, **_image_environment(found), **extra_env}
     head = {"nonce": nonce, "argv": ["canary", "run"], "environment": environment}
     if agent is None:
         from envlock import agent as packer
 
         agent = packer.build()
     sent = _framed_input(head, agent, {**request, "nonce": nonce})
-    with containers.created(engine, _config(engine, image, interpreter, lock, environment, limits)) as ident:
+    with containers.created(
+        engine, confinement.config(engine.info, image, interpreter, lock, environment, limits)
+    ) as ident:
         run = _Run(engine, ident, deadline)
         run.go(sent)
         state = containers.inspect(engine, ident)
@@ -164,59 +104,6 @@ def _image_environment(found: dict[str, Any]) -> dict[str, str]:
 def _framed_input(head: dict[str, Any], agent: bytes, request: dict[str, Any]) -> bytes:
     parts = (json.dumps(head).encode(), agent, json.dumps(request).encode())
     return b"".join(struct.pack(">Q", len(part)) + part for part in parts)
-
-
-def _owned(engine: Engine) -> str:
-    """Return the mount options that let our user write, and nobody gain rights, in a tmpfs.
-
-    runc gives a tmpfs the mode of the folder that it covers, whatever `mode` says: an
-    owner makes it writable over a /tmp that is 0755 in the image. Podman refuses `uid`.
-    """
-    user, group = USER.split(":")
-    owner = "" if engine.info.name.startswith("Podman") else f",uid={user},gid={group}"
-    return f"nosuid,nodev,mode=1777{owner}"
-
-
-def _config(
-    engine: Engine, image: str, interpreter: str, lock: Lockfile | None, environment: Mapping[str, str], limits: Limits
-) -> dict[str, Any]:
-    """Return the container in the form of the engine's API (Docker Engine API, ContainerCreate)."""
-    return {
-        "Image": image,
-        "Entrypoint": [interpreter, "-I", "-S", "-B", "-c", _BOOTSTRAP],
-        "Cmd": [],
-        "Env": [f"{name}={value}" for name, value in sorted(environment.items())],
-        "User": USER,
-        "WorkingDir": "/",
-        "Hostname": HOST_NAME,
-        "OpenStdin": True,
-        "StdinOnce": True,
-        "AttachStdin": True,
-        "AttachStdout": True,
-        "AttachStderr": True,
-        "Tty": False,
-        "Healthcheck": {"Test": ["NONE"]},
-        "Labels": {"dev.envlock.environment": lock.environment.name} if lock is not None else {},
-        "HostConfig": {
-            "NetworkMode": "none",
-            "ReadonlyRootfs": True,
-            "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges"],
-            "PidsLimit": limits.processes,
-            "Memory": limits.memory,
-            "MemorySwap": limits.memory,  # equal: no swap
-            "IpcMode": "private",
-            "ShmSize": limits.shared_memory,
-            "Tmpfs": {
-                "/tmp": f"rw,noexec,{_owned(engine)},size={limits.temporary}",
-                CACHE: f"rw,exec,{_owned(engine)},size={limits.cache}",
-            },
-            "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
-            "LogConfig": {"Type": "none"},
-            "RestartPolicy": {"Name": "no"},
-            "CpusetCpus": limits.cpuset or "",
-        },
-    }
 
 
 class _Run:
@@ -320,8 +207,8 @@ def _why_nothing(run: _Run, state: Any, limits: Limits) -> str:
 
 def _described(engine: Engine, state: dict[str, Any], run: _Run, nonce: str) -> dict[str, Any]:
     """Return what ran and how it was confined; `CouldNotTell` when the confinement is not in force."""
-    seen = _seen_inside(run.first_error, nonce)
-    wrong = _not_hardened(seen, engine.info.seccomp)
+    seen = confinement.seen_inside(run.first_error, nonce)
+    wrong = confinement.not_in_force(seen, engine.info.seccomp)
     if wrong:
         raise CouldNotTell(
             f"the container was not confined as asked: {', '.join(wrong)}",
@@ -336,31 +223,3 @@ def _described(engine: Engine, state: dict[str, Any], run: _Run, nonce: str) -> 
         "output-bytes": run.output.length,
         "confined": seen,
     }
-
-
-def _seen_inside(text: bytes, nonce: str) -> dict[str, Any]:
-    line = text.split(b"\n", 1)[0]
-    prefix = f"envlock-container {nonce} ".encode()
-    if not line.startswith(prefix):
-        raise CouldNotTell("the container did not say how it is confined", where="canary")
-    try:
-        found = json.loads(line[len(prefix) :])
-    except ValueError as error:
-        raise CouldNotTell("the container did not say how it is confined", where="canary") from error
-    return dict(found)
-
-
-def _not_hardened(seen: Mapping[str, Any], seccomp: bool) -> list[str]:
-    expected: dict[str, Any] = {
-        "CapEff": "0000000000000000",
-        "CapBnd": "0000000000000000",
-        "NoNewPrivs": "1",
-        "Uid": USER.split(":")[0],
-        "Gid": USER.split(":")[1],
-        "read-only-root": True,
-        "routes": 0,
-        "host-name": HOST_NAME,
-    }
-    if seccomp:
-        expected["Seccomp"] = "2"
-    return [f"{key} is {seen.get(key)} (expected {value})" for key, value in expected.items() if seen.get(key) != value]

@@ -79,6 +79,7 @@ elif mode == "look":
         except OSError as error:
             found["run " + place] = error.strerror
     import resource, socket
+    found["cpus"] = sorted(os.sched_getaffinity(0))
     found["core"] = resource.getrlimit(resource.RLIMIT_CORE)
     try:
         socket.create_connection(("192.0.2.1", 80), 2)

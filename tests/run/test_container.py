@@ -16,7 +16,8 @@ from fakes import canary_agent
 from envlock.errors import CouldNotTell, EngineError, EnvlockError, IntegrityError
 from envlock.image import owner
 from envlock.image.engine import Engine
-from envlock.run.container import Limits, run_canary
+from envlock.run.confinement import Limits
+from envlock.run.container import run_canary
 
 pytestmark = pytest.mark.engine
 
@@ -94,6 +95,11 @@ def test_only_temporary_places_can_be_written_and_only_the_cache_can_run_files(
     assert found["run /envlock-cache"] == 0
     assert found["core"] == [0, 0]
     assert found["connect"] == "Network is unreachable"
+
+
+def test_a_run_can_be_bound_to_processors(engine: Engine, python_image: str) -> None:
+    """The set of processors that was asked for is the one in force inside."""
+    assert ask(engine, python_image, "look", limits=Limits(cpuset="0"))["cpus"] == [0]
 
 
 def test_what_libraries_print_around_the_frame_does_no_harm(engine: Engine, python_image: str) -> None:
