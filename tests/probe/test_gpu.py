@@ -60,6 +60,16 @@ def test_bus_that_cannot_be_listed_is_not_no_gpu(tmp_path: Path) -> None:
     assert {found[key].outcome for key in found} == {FAILED}
 
 
+def test_kernel_without_pci_has_no_gpu(tmp_path: Path) -> None:
+    """A machine whose buses are listed and of which none is PCI has no GPU; an empty /sys/bus tells nothing."""
+    found, _ = read(tmp_path / "1", {"/sys/bus/platform/uevent": ""})
+    (tmp_path / "2" / "sys" / "bus").mkdir(parents=True)
+    blind, _ = read(tmp_path / "2", {})
+
+    assert found["nvidia.gpu_count"] == value(0)
+    assert blind["nvidia.gpu_count"].outcome == FAILED
+
+
 @pytest.mark.parametrize(
     "sign", ["/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/params", "/sys/module/nvidia/version"]
 )
