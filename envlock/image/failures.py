@@ -39,7 +39,7 @@ def in_words(error: BaseException) -> str | None:
         known = {
             FileNotFoundError: "no such socket",
             PermissionError: "permission denied",
-            ConnectionRefusedError: "nothing answers (connection refused)",
+            ConnectionRefusedError: "connection refused",
             ConnectionResetError: "the engine cut the connection",
             BrokenPipeError: "the engine cut the connection",
             TimeoutError: "the engine did not answer in time",
