@@ -82,6 +82,10 @@ def dockerfile_text(lock: Lockfile, registry: str = "", template: Path | None = 
 
 def values_of(lock: Lockfile, registry: str = "") -> Values:
     """Return what the template gets; `LockfileError` names the value that cannot be used."""
+    try:
+        inputs = str(lock.inputs())
+    except UnicodeEncodeError:
+        raise LockfileError("the lockfile holds text that is not Unicode") from None
     base = ""
     if isinstance(lock.base, ImageBase):
         if registry and not _REGISTRY.fullmatch(registry):
@@ -93,13 +97,13 @@ def values_of(lock: Lockfile, registry: str = "") -> Values:
             raise LockfileError(f"variable {name!r} cannot be set in an image", key=f"determinism.env.{name}")
         env.append((name, _plain(value, f"determinism.env.{name}")))
     return Values(
-        inputs=str(lock.inputs()),
+        inputs=inputs,
         base_image=base,
         debs=bool(base and lock.apt),
         venv=VENV,
         copies=_copies(lock),
         env=tuple(env),
-        labels=(("dev.envlock.lock.inputs", str(lock.inputs())),),
+        labels=(("dev.envlock.lock.inputs", inputs),),
         user=USER,
         command=("python",),
     )
@@ -249,7 +253,7 @@ def _sandboxed(source: str, values: Values) -> str:
     import jinja2
 
     environment = _environment(sandboxed=True)
-    resource.setrlimit(resource.RLIMIT_CPU, (5, 5))
+    resource.setrlimit(resource.RLIMIT_CPU, (2, 2))
     resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
     try:
         return "=" + str(environment.from_string(source).render(_variables(values)))

@@ -160,9 +160,9 @@ class _Plan(WheelDestination):  # type: ignore[misc]
         for owner, record in records:
             below = self._root(owner)
             path = record.path if below == self.site else "../../../" + _joined(below, record.path)
-            fields = (path, str(record.hash_ or ""), str(record.size) if record.hash_ else "")
-            rows.append(",".join(_csv(field) for field in fields))
-        self._bytes(scheme, record_file_path, "".join(row + "\n" for row in sorted(rows)).encode(), _FILE)
+            rows.append((path, str(record.hash_ or ""), str(record.size) if record.hash_ else ""))
+        text = "".join(",".join(_csv(field) for field in row) + "\n" for row in sorted(rows))
+        self._bytes(scheme, record_file_path, text.encode(), _FILE)
 
 
 def _csv(field: str) -> str:
