@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 from envlock.digest import digest_of
 from envlock.drift import GPU_COUNT, Comparison, Drift, Kind, Verdict, compare_facts, locked_part
 from envlock.facts import FAILED, Device, Facts, Observed, absent, value
-from envlock.lockfile import DebianBase, Golden, Host, Lockfile, Rule, host_of
+from envlock.lockfile import DebianBase, Golden, GpuGroup, Host, Lockfile, Rule
 from envlock.policy import Policy
 from envlock.registry import REGISTRY, Entry
+from envlock.rules import NOT_KNOWN_WHEN_LOCKED
 
 NOT_RECORDED = "(not recorded)"
 
@@ -178,13 +179,13 @@ def _packages(section: str, before: tuple[Any, ...], after: tuple[Any, ...]) -> 
             yield Difference(section=section, key=name, change=Change.CHANGED, before=left.version, after=right.version)
         else:
             yield Difference(
-                section=section, key=name, change=Change.OTHER_FILE, before=_file_of(left), after=_file_of(right),
+                section=section, key=name, change=Change.OTHER_FILE, before=_file_of(left, right), after=_file_of(right, left),
                 because=f"both are {left.version}",
             )  # fmt: skip
 
 
-def _file_of(package: Any) -> str:
-    return f"{package.file} {package.sha256}"
+def _file_of(package: Any, other: Any) -> str:
+    return str(package.sha256) if package.file == other.file else f"{package.file} {package.sha256}"
 
 
 def _determinism(lock: Lockfile) -> dict[str, str]:
@@ -310,7 +311,12 @@ def _of_sides(before: _Side, after: _Side, allowed: frozenset[str], registry: Ma
     left, right = _filled(before, keys, gpu_keys), _filled(after, keys, gpu_keys)
     if GPU_COUNT not in keys:
         left.host[GPU_COUNT], right.host[GPU_COUNT] = value(len(left.gpus)), value(len(right.gpus))
-    host = host_of(dict(left.host), [dict(facts) for _, facts in left.gpus])
+    host = Host(
+        facts=tuple(sorted(left.host.items(), key=lambda pair: pair[0])),
+        gpus=tuple(
+            GpuGroup(count=1, facts=tuple(sorted(held.items(), key=lambda pair: pair[0]))) for _, held in left.gpus
+        ),
+    )
     facts = Facts(right.host, [Device("gpu", ident, held) for ident, held in right.gpus])
     rules = tuple(Rule(key=key, rule="exact", unknown="allow") for key in sorted(allowed))
     return _of_comparison(compare_facts(host, facts, Policy(rules=rules, units=(), where="diff"), registry))
@@ -344,8 +350,14 @@ def _of_drift(drift: Drift) -> Difference:
         change=_CHANGES[drift.kind],
         before=drift.expected,
         after=drift.observed,
-        because=drift.because or drift.fix if drift.kind is Kind.UNANSWERED else drift.because,
+        because=_because(drift),
     )
+
+
+def _because(drift: Drift) -> str:
+    if drift.because == NOT_KNOWN_WHEN_LOCKED:
+        return "the other side has no answer"
+    return drift.because or (drift.fix if drift.kind is Kind.UNANSWERED else "")
 
 
 def _each(make: Callable[[Drift], T], items: tuple[Drift, ...]) -> tuple[T, ...]:

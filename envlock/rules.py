@@ -18,6 +18,7 @@ from envlock.facts import NOT_SUPPORTED, UNANSWERED, Observed
 from envlock.tables import nearest_hint
 from envlock.versions import Unordered, same_spelling, satisfies, split_range
 
+NOT_KNOWN_WHEN_LOCKED = "not known when it was locked"
 RULE_WORDS = ("exact", "ignore", "within", "one-of")
 
 
@@ -154,7 +155,7 @@ def _unanswered(expected: Observed, observed: Observed, wanted: str) -> Judgemen
     if observed.outcome in UNANSWERED:
         because = observed.detail
     elif expected.outcome in UNANSWERED:
-        because = "not known when it was locked"
+        because = NOT_KNOWN_WHEN_LOCKED
     else:
         return None
     return Judgement(outcome=Outcome.UNKNOWN, expected=wanted, observed=observed.text(), because=because)

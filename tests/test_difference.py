@@ -61,6 +61,17 @@ def test_facts_of_another_kind_of_gpu_are_changed_and_not_added() -> None:
     ]
 
 
+def test_two_documents_of_one_node_are_compared_place_by_place() -> None:
+    """Of eight equal GPUs the one that changed is named by its own bus id, not by another's."""
+    before = [gpu_facts() for _ in range(8)]
+    before[3], before[6] = gpu_facts(ecc=value(False)), gpu_facts(vbios=value("96.00.A5.00.01"))
+    found = diff_facts(facts(before), facts([gpu_facts() for _ in range(8)]))
+    assert [(item.key, item.device) for item in found.found if item.device] == [
+        ("gpu.ecc", "0000:03:00.0"),
+        ("gpu.vbios", "0000:06:00.0"),
+    ]
+
+
 def test_unknown_is_allowed_only_where_both_lockfiles_allow_it_by_name() -> None:
     """One lockfile's leave is not the other's; a pattern is no name."""
     held = lock()

@@ -152,6 +152,7 @@ def test_a_power_limit_within_its_tolerance_is_no_drift() -> None:
     assert compare_default(locked, facts([gpu_facts(power_limit=value(699500))])).drifts == ()
     found = compare_default(locked, facts([gpu_facts(power_limit=value(650000))]))
     assert found.drifts[0].expected == "700000 within 1000 mW"
+    assert found.drifts[0].observed == "650000 mW"
 
 
 def test_a_missing_gpu_is_drift_and_told_once() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from envlock.difference import Change, Difference, Differences
 from envlock.drift import Verdict
-from envlock.report.words import INDENT, LABEL_WIDTH, VERDICT_COLORS, change, listed, paint, shown
+from envlock.report.words import INDENT, LABEL_WIDTH, VERDICT_COLORS, change, listed, paint, shown, with_head
 
 DIFF_SCHEMA = "envlock.diff-result/1"
 
@@ -52,10 +52,8 @@ def _difference_lines(difference: Difference, colored: bool) -> Iterator[str]:
     elif difference.change is Change.REMOVED:
         values = [shown(difference.before)]
     else:
-        values = change(difference.before, difference.after)
-    yield f"{head}: {values[0]}" if values[0] else head
-    for line in values[1:]:
-        yield INDENT + line
+        values = change(difference.before, difference.after, ("A", "B"))
+    yield from with_head(head, values)
     if difference.because:
         yield f"{INDENT}because: {shown(difference.because)}"
 

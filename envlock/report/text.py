@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from envlock.drift import Comparison, Drift, Kind, Verdict
-from envlock.report.words import INDENT, LABEL_WIDTH, VERDICT_COLORS, change, counted, listed, paint, shown
+from envlock.report.words import INDENT, LABEL_WIDTH, VERDICT_COLORS, change, counted, listed, paint, shown, with_head
 
 _CHECKED = {
     Verdict.MATCH: "{subject} is as `{name}` was locked",
@@ -48,10 +48,8 @@ def _places(group: list[Drift]) -> str:
 def _drift_lines(group: list[Drift], colored: bool) -> Iterator[str]:
     drift = group[0]
     label, color = _label(drift)
-    first, *others = change(drift.expected, drift.observed)
-    yield f"  {paint(label.ljust(LABEL_WIDTH), color, colored)} {shown(drift.key)}{_places(group)}: {first}"
-    for line in others:
-        yield INDENT + line
+    head = f"  {paint(label.ljust(LABEL_WIDTH), color, colored)} {shown(drift.key)}{_places(group)}"
+    yield from with_head(head, change(drift.expected, drift.observed))
     for word, text in (("because", drift.because), ("why", drift.why), ("fix", drift.fix)):
         if text:
             yield f"{INDENT}{word}: {shown(text)}"
@@ -71,7 +69,7 @@ def _check_counts(comparison: Comparison) -> str:
     warnings = len(comparison.drifts) - len(errors)
     return listed(
         (
-            f"{counted(comparison.checked, 'fact')} checked",
+            f"{comparison.checked} checked",
             f"{counted(differ, 'difference')}" if differ else "no difference",
             f"{unknown} unknown" if unknown else "",
             counted(warnings, "warning") if warnings else "",

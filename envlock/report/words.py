@@ -39,16 +39,26 @@ def listed(parts: Iterable[str]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def change(before: str, after: str) -> list[str]:
-    """Return `before → after` as lines: one where it fits, else what only one side holds."""
+def change(before: str, after: str, names: tuple[str, str] = ("expected", "observed")) -> list[str]:
+    """Return `before → after` as one line where it fits, else as two with `names`.
+
+    Long lists, such as CPU flags, show what only one side holds: what they share would
+    drown the difference.
+    """
     before, after = shown(before) or "(nothing)", shown(after) or "(nothing)"
     if len(before) + len(after) <= LONG * 2:
         return [f"{before} → {after}"]
     old, new = before.split(), after.split()
     if len(old) > 3 and len(new) > 3:
-        # Long lists, such as CPU flags: what they share would drown the difference.
         gone = [word for word in old if word not in set(new)]
         come = [word for word in new if word not in set(old)]
         if gone or come:
-            return [f"only expected: {' '.join(gone) or '-'}", f"only observed: {' '.join(come) or '-'}"]
-    return [f"expected: {before}", f"observed: {after}"]
+            return [f"only {names[0]}: {' '.join(gone) or '-'}", f"only {names[1]}: {' '.join(come) or '-'}"]
+    return [f"{names[0]}: {before}", f"{names[1]}: {after}"]
+
+
+def with_head(head: str, lines: list[str]) -> list[str]:
+    """Return a single line behind `head`, several below it."""
+    if len(lines) == 1:
+        return [f"{head}: {lines[0]}" if lines[0] else head]
+    return [head, *(INDENT + line for line in lines)]

@@ -46,7 +46,7 @@ def test_facts_as_locked_match(tmp_path: Path) -> None:
     assert ended.code == 0
     assert ended.err == ""
     assert ended.out.startswith(f"match: {tmp_path}/facts.json is as `sample` was locked")
-    assert "12 facts checked, no difference, 1 unknown and allowed by name" in ended.out
+    assert "\n12 checked, no difference, 1 unknown and allowed by name" in ended.out
     assert "cpu.microcode: hidden when it was locked" in ended.out
 
 
