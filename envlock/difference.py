@@ -179,7 +179,8 @@ def _packages(section: str, before: tuple[Any, ...], after: tuple[Any, ...]) -> 
             yield Difference(section=section, key=name, change=Change.CHANGED, before=left.version, after=right.version)
         else:
             yield Difference(
-                section=section, key=name, change=Change.OTHER_FILE, before=_file_of(left, right), after=_file_of(right, left),
+                section=section, key=name, change=Change.OTHER_FILE, before=_file_of(left, right),
+                after=_file_of(right, left),
                 because=f"both are {left.version}",
             )  # fmt: skip
 
