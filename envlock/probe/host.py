@@ -103,7 +103,7 @@ def _not_recorded() -> Absent:
 class LiveHost(Host):
     """This machine. `deadline` is in seconds, for each program and socket."""
 
-    def __init__(self, deadline: float = 2.0, nvml_deadline: float = 60.0) -> None:
+    def __init__(self, deadline: float = 5.0, nvml_deadline: float = 60.0) -> None:
         super().__init__("/")
         self._deadline = deadline
         # Without persistence the first user wakes every GPU: seconds for each of up to sixteen.
