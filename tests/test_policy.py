@@ -1,6 +1,8 @@
 """Rules and policy (`envlock.rules`, `envlock.policy`)."""
 
 import contextlib
+import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -296,3 +298,13 @@ def test_a_rule_of_the_spec_for_a_fact_that_does_not_exist_is_an_error() -> None
     with pytest.raises(LockfileError) as caught:
         rules_of(host(), (Rule(key="gpu.eec", rule="ignore"),), "envlock.toml")
     assert (caught.value.where, caught.value.hint) == ("envlock.toml", "did you mean `gpu.ecc`?")
+
+
+def test_the_rules_in_the_documentation_are_usable() -> None:
+    """The example of `docs/policy.md` is a policy that a spec may hold."""
+    text = (Path(__file__).resolve().parents[1] / "docs/policy.md").read_text()
+    held = tomllib.loads(text.split("```toml\n", 1)[1].split("```", 1)[0])["policy"]["rules"]
+    wanted = tuple(Rule(key=key, **rule) for key, rule in sorted(held.items()))
+    assert len(wanted) == 5
+    rules = {rule.key: rule.rule for rule in rules_of(host([gpu_facts()]), wanted, "envlock.toml")}
+    assert rules["gpu.power_limit"] == "within 10 W"

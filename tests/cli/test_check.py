@@ -3,6 +3,8 @@
 import dataclasses
 import hashlib
 import json
+import os
+import secrets
 from pathlib import Path
 
 import jsonschema
@@ -15,6 +17,7 @@ from samples import facts, gpu_facts, host, lock, sha
 from envlock import lockfile
 from envlock.digest import Digest, sha256
 from envlock.facts import Facts, absent, value
+from envlock.image.engine import Engine
 from envlock.lockfile import Image, Layer, Lockfile, Rule
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "docs/schema"
@@ -206,13 +209,13 @@ def config_of(archive: bytes) -> Digest:
     return Digest.from_hex(hashlib.sha256(archive[start : archive.index(b"\0", start)]).hexdigest())
 
 
-def locked_image(folder: Path) -> Path:
-    """Write a lockfile whose image is `archive_of(LAYERS)`."""
+def locked_image(folder: Path, name: str = "a:b") -> Path:
+    """Write a lockfile whose image is `archive_of(LAYERS, name)`."""
     layers = tuple(
         Layer(owner=owner, diff_id=sha256(layer), size=len(layer))
         for owner, layer in zip(("system", "python"), LAYERS, strict=True)
     )
-    image = Image(config=config_of(archive_of(LAYERS, "a:b")), manifest=sha("manifest"), layers=layers)
+    image = Image(config=config_of(archive_of(LAYERS, name)), manifest=sha("manifest"), layers=layers)
     return write_lock(folder, lock().with_image(image))
 
 
@@ -290,3 +293,20 @@ def test_an_image_and_facts_are_checked_together(tmp_path: Path) -> None:
         ended = envlock("check", "-l", path, "--image", "a:b", "--facts", observed, env={"DOCKER_HOST": engine})
     assert ended.code == 1
     assert f"drift: {observed} and image `a:b` is not as" in ended.out
+
+
+@pytest.mark.engine
+def test_an_image_in_a_real_engine_is_proved_from_its_bytes(tmp_path: Path, engine: Engine) -> None:
+    """Loaded as locked it matches; another image under the same name is drift; removed it is unknown."""
+    name = f"envlock-test-check:{secrets.token_hex(6)}"
+    path = locked_image(tmp_path, name)
+    try:
+        engine.load(iter([archive_of(LAYERS, name)]))
+        assert envlock("check", "-l", path, "--image", name, env=dict(os.environ)).code == 0
+        engine.load(iter([archive_of([LAYERS[1], LAYERS[0]], name)]))
+        ended = envlock("check", "-l", path, "--image", name, "--format", "json", env=dict(os.environ))
+        assert ended.code == 1
+        assert [drift["kind"] for drift in ended.document["drifts"]] == ["changed"] * 3
+    finally:
+        engine.remove_image(name)
+    assert envlock("check", "-l", path, "--image", name, env=dict(os.environ)).code == 3
