@@ -51,7 +51,7 @@ def apply_layer(tree: Tree, source: Source, where: str) -> None:
         _hide(tree, gone, hollow)
     own: set[bytes] = set()
     for entry in added:
-        tree[entry.name] = _target(tree, entry, own, where) if entry.kind == HARD_LINK else entry
+        tree[entry.name] = _target(tree, entry, where) if entry.kind == HARD_LINK else entry
         own.add(entry.name)
     _complete(tree, own, where)
 
@@ -64,10 +64,13 @@ def _hide(tree: Tree, gone: set[bytes], hollow: set[bytes]) -> None:
         del tree[name]
 
 
-def _target(tree: Tree, entry: Entry, own: set[bytes], where: str) -> Entry:
+def _target(tree: Tree, entry: Entry, where: str) -> Entry:
     found = tree.get(entry.link)
     if found is None or found.kind == DIRECTORY:
         raise IntegrityError(f"holds a hard link to nothing, {entry.name!r}", where=where)
+    if (found.mode, found.uid, found.gid) != (entry.mode, entry.uid, entry.gid):
+        # Some readers would take the one, some the other.
+        raise IntegrityError(f"gives one file two modes or owners, {entry.name!r}", where=where)
     return found
 
 

@@ -33,7 +33,7 @@ def names(data: bytes, folder: Path) -> list[str]:
 
 SYSTEM = (
     Thing("etc", None, 0o755), Thing("etc/a", b"a"), Thing("opt", None, 0o755), Thing("usr", None, 0o755),
-    Thing("usr/x", b"xx", 0o755), Thing("usr/y", link="usr/x", hard=True),
+    Thing("usr/x", b"xx", 0o755), Thing("usr/y", mode=0o755, link="usr/x", hard=True),
 )  # fmt: skip
 VENV = (
     Thing("opt", None, 0o755), Thing("opt/venv", None, 0o755), Thing("opt/venv/bin", None, 0o755),
@@ -52,7 +52,11 @@ def test_history_leaves_no_trace(tmp_path: Path) -> None:
                 Thing("tmp", None, 0o1777), Thing("etc", None, 0o700), Thing("etc/old", b"o"), Thing("usr/x", b"before")
             ),
             tar_of(Thing("etc", None, 0o755, mtime=5), Thing("etc/.wh.old"), Thing("etc/a", b"not yet")),
-            tar_of(Thing("usr", None, 0o755), Thing("usr/y", b"xx", 0o755), Thing("usr/x", link="usr/y", hard=True)),
+            tar_of(
+                Thing("usr", None, 0o755),
+                Thing("usr/y", b"xx", 0o755),
+                Thing("usr/x", mode=0o755, link="usr/y", hard=True),
+            ),
             tar_of(Thing("etc/a", b"a", mtime=99, uname="builder"), Thing(".wh.tmp")),
             tar_of(*VENV),
             tar_of(Thing("opt/venv/m.py", b"m = 1", mtime=1)),

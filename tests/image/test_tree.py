@@ -86,6 +86,8 @@ def test_a_missing_folder_is_made_with_the_usual_mode(tmp_path: Path) -> None:
         (tar_of(Thing("lib", link="/etc"), Thing("lib/passwd", b"x")), "leads through"),
         (tar_of(Thing("link", link="nowhere", hard=True)), "hard link to nothing"),
         (tar_of(Thing("d", None), Thing("link", link="d", hard=True)), "hard link to nothing"),
+        (tar_of(Thing("f", b"", 0o755), Thing("link", mode=0o644, link="f", hard=True)), "two modes or owners"),
+        (tar_of(Thing("f", b"", uid=1), Thing("link", link="f", hard=True)), "two modes or owners"),
     ],
 )
 def test_a_layer_that_leads_elsewhere_is_refused(layer: bytes, words: str, tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ ROOT_FILES = (
     Thing("usr", None, 0o755),
     Thing("usr/bin", None, 0o755),
     Thing("usr/bin/perl", b"perl" * 500, 0o755),
-    Thing("usr/bin/perl5", link="usr/bin/perl", hard=True),
+    Thing("usr/bin/perl5", mode=0o755, link="usr/bin/perl", hard=True),
     Thing("usr/bin/su", b"setuid", 0o4755),
     Thing("var", None, 0o755),
 )
