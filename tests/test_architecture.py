@@ -35,6 +35,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("envlock.policy",),
     ("envlock.drift",),
     ("envlock.difference", "envlock.store"),
+    ("envlock.lockdiff",),
     ("envlock.lock",),
     ("envlock.image",),
     ("envlock.run",),

@@ -1,15 +1,20 @@
-"""Two lockfiles or two hosts side by side (`envlock.difference`)."""
+"""Two lockfiles or two hosts side by side (`envlock.difference`, `envlock.lockdiff`)."""
 
 import dataclasses
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import GPU_FACTS, HOST_FACTS, facts, gpu_facts, host, lock
+from samples import GPU_FACTS, HOST_FACTS, facts, gpu_facts, host, lock, sha
 
-from envlock.difference import Change, Differences, diff_facts, diff_lockfiles, reverse
+from envlock.difference import Change, Differences, diff_facts, reverse
+from envlock.digest import Digest
 from envlock.drift import Verdict
 from envlock.facts import UNANSWERED, Device, Facts, Observed, absent, value
-from envlock.lockfile import Golden, Rule
+from envlock.lockdiff import diff_lockfiles
+from envlock.lockfile import DebianBase, Golden, ImageBase, Rule
 
 _answers = st.one_of(st.builds(value, st.text(max_size=4)), st.just(absent("not-supported")))
 _anything = st.one_of(_answers, st.sampled_from([absent(outcome) for outcome in sorted(UNANSWERED)]))
@@ -81,6 +86,51 @@ def test_unknown_is_allowed_only_where_both_lockfiles_allow_it_by_name() -> None
     for before, after in ((held, strict), (held, pattern), (pattern, pattern)):
         hosts = [item for item in diff_lockfiles(before, after).found if item.section == "host"]
         assert [(item.key, item.change) for item in hosts] == [("cpu.microcode", Change.UNKNOWN)]
+
+
+def every_change(held: Any) -> Iterator[tuple[str, Any]]:
+    """Yield copies of a value that differ in one leaf each, with the leaf's path."""
+    if dataclasses.is_dataclass(held) and not isinstance(held, type):
+        for field in dataclasses.fields(held):
+            for path, changed in every_change(getattr(held, field.name)):
+                yield f".{field.name}{path}", dataclasses.replace(held, **{field.name: changed})
+    elif isinstance(held, tuple):
+        for index, item in enumerate(held):
+            for path, changed in every_change(item):
+                yield f"[{index}]{path}", (*held[:index], changed, *held[index + 1 :])
+        is_pair = len(held) == 2 and type(held[0]) is str
+        if held and not is_pair:
+            yield "[-]", held[:-1]
+    elif isinstance(held, Digest):
+        yield "", sha(held)
+    elif isinstance(held, bool):
+        yield "", not held
+    elif isinstance(held, int):
+        yield "", held + 1
+    elif isinstance(held, str):
+        yield "", held + "x"
+    elif isinstance(held, Observed):
+        yield "", value("changed")
+
+
+BASES = (
+    lock().base,
+    ImageBase(
+        repository="library/debian",
+        tag="12",
+        digest=sha("index"),
+        config=sha("base"),
+        diff_ids=(sha("one"), sha("two")),
+    ),
+)
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_no_change_of_any_value_in_a_lockfile_goes_unseen(base: DebianBase | ImageBase) -> None:
+    """Whatever leaf of the lockfile differs, the two are not the same: no field is left out."""
+    held = dataclasses.replace(lock(host([gpu_facts()], {"cpu.microcode": value("0x1")})), base=base)
+    unseen = [path for path, changed in every_change(held) if diff_lockfiles(held, changed).verdict is Verdict.MATCH]
+    assert unseen == []
 
 
 def test_outputs_in_another_order_are_a_difference() -> None:

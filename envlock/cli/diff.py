@@ -38,7 +38,8 @@ def command(before: Path, after: Path, output_format: str, output: Path | None) 
 
     Exit codes: 0 the same, 1 different, 3 one side does not say.
     """
-    from envlock.difference import diff_facts, diff_lock_with_facts, diff_lockfiles, reverse
+    from envlock.difference import diff_facts, diff_lock_with_facts, reverse
+    from envlock.lockdiff import diff_lockfiles
     from envlock.policy import policy_of_lock
     from envlock.report.diff import diff_document, diff_text
 
