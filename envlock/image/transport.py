@@ -152,8 +152,8 @@ class Attached:
         try:
             self._socket.settimeout(seconds)
             self._socket.sendall(data)
-        except OSError as error:
-            raise EngineError(f"{self._what}: {in_words(error)}") from error
+        except (OSError, ValueError) as error:
+            raise EngineError(f"{self._what}: {in_words(error) or 'the connection is closed'}") from error
 
     def receive(self, seconds: float) -> bytes | None:
         """Return the next bytes, none at the end, and None when nothing came within `seconds`."""
@@ -162,8 +162,8 @@ class Attached:
             found: bytes = self._socket.recv(1 << 18)
         except TimeoutError:
             return None
-        except OSError as error:
-            raise EngineError(f"{self._what}: {in_words(error)}") from error
+        except (OSError, ValueError) as error:  # closed by another thread, it is a ValueError
+            raise EngineError(f"{self._what}: {in_words(error) or 'the connection is closed'}") from error
         return found
 
     def close(self) -> None:

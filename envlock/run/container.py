@@ -118,17 +118,24 @@ class _Run:
         self.errors = Tail()
         self.first_error = b""
         self.timed_out = False
+        self.ended = threading.Event()
 
     def go(self, sent: bytes) -> None:
         """Start the container, send `sent`, take in its output until it ends or time is up."""
         attached = self.engine.transport.attach("cannot attach to the container", self.ident, deadline=30.0)
         sender = threading.Thread(target=self._send, args=(attached, sent), daemon=True, name="envlock-stdin")
+        # A connection through ssh has no timeouts of its own: a clock ends what it would wait for.
+        clock = threading.Timer(self.seconds + 0.3, self._expire, (attached,))
+        clock.daemon = True
+        clock.start()
         try:
             containers.start(self.engine, self.ident)
             sender.start()
             self._take_in(attached)
+            self.ended.set()
             self._wait()
         finally:
+            clock.cancel()
             attached.close()
             self.output.finish()
 
@@ -142,7 +149,12 @@ class _Run:
         streams = Demultiplexer(self.output.feed, self._error)
         while True:
             left = self.end - time.monotonic()
-            data = attached.receive(left) if left > 0 else None
+            try:
+                data = attached.receive(left) if left > 0 else None
+            except EngineError:
+                if self.timed_out:
+                    return
+                raise
             if data is None:
                 self._kill()
                 return
@@ -166,6 +178,12 @@ class _Run:
             if time.monotonic() < self.end:
                 raise
             self._kill()
+
+    def _expire(self, attached: Attached) -> None:
+        if not self.timed_out:
+            self._kill()
+            self.ended.wait(1.0)
+            attached.close()
 
     def _kill(self) -> None:
         self.timed_out = True
