@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from fractions import Fraction
 from typing import Protocol
 
 from envlock.errors import LockfileError
@@ -105,13 +104,15 @@ class Range:
 class Within:
     """The observed number is at most `amount` away from the locked one.
 
-    `amount` is in percent of the locked number when `unit` is `%`; otherwise in `unit`,
-    and `scale` turns it into the fact's own unit.
+    `amount` is written with `_scaled`; in percent of the locked number when `unit` is
+    `%`, otherwise in `unit`. `factor` and `fact_factor` are how much the rule's and the
+    fact's unit are in their common smallest one.
     """
 
-    amount: Fraction
+    amount: int
     unit: str
-    scale: Fraction = Fraction(1)
+    factor: int = 1
+    fact_factor: int = 1
 
     def judge(self, expected: Observed, observed: Observed) -> Judgement:
         wanted = f"{expected.text()} within {_decimal(self.amount)} {self.unit}"
@@ -122,8 +123,10 @@ class Within:
         if locked is None or found is None:
             # Without two numbers the tolerance excuses nothing.
             return _judged(expected == observed, wanted, observed)
-        reach = abs(locked) * self.amount / 100 if self.unit == "%" else self.amount * self.scale
-        return _judged(abs(locked - found) <= reach, wanted, observed)
+        away = abs(locked - found)
+        if self.unit == "%":
+            return _judged(away * 100 * _SCALE <= abs(locked) * self.amount, wanted, observed)
+        return _judged(away * self.fact_factor <= self.amount * self.factor, wanted, observed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,27 +168,30 @@ def _unanswered(expected: Observed, observed: Observed, wanted: str) -> Judgemen
 
 _WITHIN = re.compile(r"within\s+(\d+(?:\.\d+)?)\s*(%|[A-Za-z]+)")
 _ITEM = re.compile(r'\s*(?:"([^"]*)"|([^",]+?))\s*(?:,|$)')
-_NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")
+_NUMBER = re.compile(r"(-?)(\d{1,30})(?:\.(\d{1,9}))?")
 
-_UNITS: Mapping[str, tuple[str, Fraction]] = {
-    "mW": ("power", Fraction(1, 1000)),
-    "W": ("power", Fraction(1)),
-    "kW": ("power", Fraction(1000)),
-    "Hz": ("frequency", Fraction(1)),
-    "kHz": ("frequency", Fraction(1000)),
-    "MHz": ("frequency", Fraction(10**6)),
-    "GHz": ("frequency", Fraction(10**9)),
-    "B": ("size", Fraction(1)),
-    "bytes": ("size", Fraction(1)),
-    "kB": ("size", Fraction(1000)),
-    "MB": ("size", Fraction(10**6)),
-    "GB": ("size", Fraction(10**9)),
-    "KiB": ("size", Fraction(2**10)),
-    "MiB": ("size", Fraction(2**20)),
-    "GiB": ("size", Fraction(2**30)),
-    "TiB": ("size", Fraction(2**40)),
+_SCALE = 10**9
+"""Numbers are counted in billionths, so that decimals are exact integers (`fractions` costs 5 ms to import)."""
+
+_UNITS: Mapping[str, tuple[str, int]] = {
+    "mW": ("power", 1),
+    "W": ("power", 1000),
+    "kW": ("power", 10**6),
+    "Hz": ("frequency", 1),
+    "kHz": ("frequency", 1000),
+    "MHz": ("frequency", 10**6),
+    "GHz": ("frequency", 10**9),
+    "B": ("size", 1),
+    "bytes": ("size", 1),
+    "kB": ("size", 1000),
+    "MB": ("size", 10**6),
+    "GB": ("size", 10**9),
+    "KiB": ("size", 2**10),
+    "MiB": ("size", 2**20),
+    "GiB": ("size", 2**30),
+    "TiB": ("size", 2**40),
 }
-"""Units that can stand for one another: what they measure, and how much of it."""
+"""Units that can stand for one another: what they measure, and how many of the smallest they are."""
 
 
 @functools.cache
@@ -217,15 +223,15 @@ def _rule_hint(words: str) -> str:
 
 def _within(words: str, unit: str) -> Within:
     found = _WITHIN.fullmatch(words)
-    if found is None:
+    if found is None or _NUMBER.fullmatch(found[1]) is None:
         raise LockfileError(
             f"not a tolerance: {words!r}", hint="write `within NUMBER UNIT` or `within NUMBER %`, as in `within 5 W`"
         )
-    amount, named = Fraction(found[1]), found[2]
+    amount, named = _scaled(found[1]), found[2]
     if named in ("%", unit):
         return Within(amount, named)
     if named in _UNITS and unit in _UNITS and _UNITS[named][0] == _UNITS[unit][0]:
-        return Within(amount, named, _UNITS[named][1] / _UNITS[unit][1])
+        return Within(amount, named, _UNITS[named][1], _UNITS[unit][1])
     raise LockfileError(
         f"a tolerance in {named!r} does not fit a fact measured in {unit!r}"
         if unit
@@ -249,15 +255,23 @@ def _items(words: str) -> tuple[str, ...]:
     return tuple(items)
 
 
-def _number(seen: Observed) -> Fraction | None:
+def _number(seen: Observed) -> int | None:
+    """Return the fact's number in billionths; None when it is none."""
     if isinstance(seen.value, bool):
         return None
     if isinstance(seen.value, int):
-        return Fraction(seen.value)
-    if isinstance(seen.value, str) and _NUMBER.fullmatch(seen.value):
-        return Fraction(seen.value)
-    return None
+        return seen.value * _SCALE
+    return _scaled(seen.value) if isinstance(seen.value, str) and _NUMBER.fullmatch(seen.value) else None
 
 
-def _decimal(amount: Fraction) -> str:
-    return str(amount.numerator) if amount.denominator == 1 else f"{float(amount):g}"
+def _scaled(text: str) -> int:
+    """Return a decimal that fits `_NUMBER`, in billionths."""
+    found = _NUMBER.fullmatch(text)
+    assert found is not None
+    number = int(found[2]) * _SCALE + int((found[3] or "").ljust(9, "0"))
+    return -number if found[1] else number
+
+
+def _decimal(amount: int) -> str:
+    whole, part = divmod(amount, _SCALE)
+    return f"{whole}.{part:09}".rstrip("0").rstrip(".")

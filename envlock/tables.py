@@ -4,7 +4,6 @@ Used by the spec and the lockfile: one wording for a missing key, a wrong type, 
 unknown key (with the nearest known one) and a value out of its set.
 """
 
-import difflib
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -211,6 +210,8 @@ class Table:
 
 def nearest_hint(found: str, known: tuple[str, ...], label: str) -> str:
     """Return a hint with the nearest of `known`, or all of them when none is near."""
+    import difflib  # only those who made a slip pay for it
+
     near = difflib.get_close_matches(found, known, n=1, cutoff=0.6)
     if near:
         return f"did you mean `{near[0]}`?"

@@ -2,6 +2,8 @@
 
 import contextlib
 import tomllib
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -103,6 +105,18 @@ def test_a_tolerance_in_another_unit_of_the_same_kind_is_converted() -> None:
     assert judged("within 1 W", value(700000), value(699000), "mW") == Outcome.SAME
     assert judged("within 1 W", value(700000), value(698999), "mW") == Outcome.DIFFERENT
     assert judged("within 1 GiB", value(1024), value(2048), "MiB") == Outcome.SAME
+    assert judged("within 0.001 W", value(5), value(6), "mW") == Outcome.SAME
+    assert judged("within 0.000999999 W", value(5), value(6), "mW") == Outcome.DIFFERENT
+
+
+@given(st.integers(-(10**12), 10**12), st.integers(-(10**12), 10**12), st.decimals(0, 1000, places=3))
+def test_a_tolerance_is_exact_arithmetic(locked: int, found: int, amount: Decimal) -> None:
+    """Percent and units agree with rational numbers, at the very edge too."""
+    tolerance = Fraction(amount)
+    percent = judged(f"within {amount} %", value(locked), value(found))
+    assert (percent == Outcome.SAME) is (abs(locked - found) <= abs(locked) * tolerance / 100)
+    watts = judged(f"within {amount} W", value(locked), value(found), "mW")
+    assert (watts == Outcome.SAME) is (abs(locked - found) <= tolerance * 1000)
 
 
 @pytest.mark.parametrize(
