@@ -9,7 +9,9 @@ import contextlib
 import errno
 import fcntl
 import os
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -95,6 +97,29 @@ def remove_leftovers(folder: Path, name: str) -> None:
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
             with contextlib.suppress(OSError):
                 leftover.unlink()
+
+
+@contextlib.contextmanager
+def scratch(purpose: str) -> Iterator[Path]:
+    """Give a private folder for temporary files, gone when the block ends.
+
+    A process that is killed cannot clean up after itself: what such ones left under this
+    `purpose` is removed first. Raises `StorageError`.
+    """
+    parent = Path(tempfile.gettempdir())
+    prefix = f"envlock-{purpose}-"
+    for left in parent.glob(f"{prefix}*"):
+        pid = left.name[len(prefix) :].split("-")[0]
+        with contextlib.suppress(OSError):
+            ours = left.lstat().st_uid == os.geteuid()
+            if ours and pid.isdigit() and not Path(f"/proc/{pid}").exists():
+                shutil.rmtree(left, ignore_errors=True)
+    try:
+        folder = tempfile.TemporaryDirectory(prefix=f"{prefix}{os.getpid()}-", dir=parent)
+    except OSError as error:
+        raise storage_error(error, parent) from error
+    with folder as name:
+        yield Path(name)
 
 
 def fsync_folder(folder: Path) -> None:

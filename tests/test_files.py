@@ -240,3 +240,24 @@ def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="is no regular file"):
         files.read_bytes(path)
+
+
+def test_a_scratch_folder_is_private_and_gone_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a killed process left under the same purpose goes with it; what is another's stays."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name in ("envlock-x-999999999-abc", f"envlock-x-{os.getppid()}-abc", "envlock-y-999999999-abc", "envlock-x-me"):
+        (tmp_path / name).mkdir()
+
+    with files.scratch("x") as folder:
+        (folder / "file").write_bytes(b"1")
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+    assert names(tmp_path) == sorted([f"envlock-x-{os.getppid()}-abc", "envlock-x-me", "envlock-y-999999999-abc"])
+
+
+def test_no_room_for_temporary_files_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing or full temporary folder is said in words."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+
+    with pytest.raises(StorageError), files.scratch("x"):
+        pass

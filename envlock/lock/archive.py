@@ -5,112 +5,21 @@ suite, architecture, pins or installed packages. Nothing outside the private fol
 written. What apt verifies (InRelease signatures, the hashes below them) is verified here.
 """
 
-import os
 import re
-import shlex
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from envlock import process
+from envlock import files, process
 from envlock.digest import Digest, sha256_file
 from envlock.errors import NetworkError, ToolError
+from envlock.lock.mirrors import INSTALL, Mirrors, Source, apt_environment, apt_paths
 from envlock.lock.redact import redact
 from envlock.lockfile import DebPackage
 
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-INSTALL = "install Debian's `apt` and `debian-archive-keyring`, or lock on a Debian machine"
-ROLLING = ("sid", "unstable", "experimental")
-
 _UPDATE_SECONDS = 600
 _QUERY_SECONDS = 120
-_TARGET_FORMAT = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(ORIGIN)|$(SIGNED_BY)"
 _LENT = re.compile(r'Acquire::(?:http|https|ftp|Retries|ForceIPv[46]|Queue-Mode)(?:::[^ ]*)? ".*";')
-_DEFAULT_MIRROR = re.compile(r"""(?:DEF_MIRROR=|\bdefault_mirror\s*=\s*)["']?(https?://[A-Za-z0-9./_-]+)""")
-_ENV = {"LC_ALL": "C", "LANG": "C", "DEBIAN_FRONTEND": "noninteractive"}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Mirrors:
-    """Where this host takes Debian from: base addresses, and the keyring that verifies them.
-
-    `main` serves a suite and its `-updates`, `security` its `-security`.
-    """
-
-    main: tuple[str, ...]
-    security: tuple[str, ...]
-    keyring: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
-    """One line of the private sources: a suite (`bookworm-security`) at the first mirror that has it."""
-
-    uri: str
-    suite: str
-
-
-def environment(**more: str) -> dict[str, str]:
-    """Return the environment in which apt runs: this one, speaking plain English."""
-    return {**os.environ, **_ENV, **more}
-
-
-def host_mirrors() -> Mirrors:
-    """Return the Debian mirrors of this host's apt configuration, else those of its bootstrap tools.
-
-    Raises `ToolError` when apt is missing or nothing names a mirror.
-    """
-    if shutil.which("apt-get") is None:
-        raise ToolError("`apt-get` is not installed, and Debian packages are resolved by it", hint=INSTALL)
-    output = process.check(
-        ["apt-get", "indextargets", "--format", _TARGET_FORMAT, "Created-By: Packages"],
-        _QUERY_SECONDS,
-        env=environment(),
-        hint=INSTALL,
-    )
-    main: list[str] = []
-    security: list[str] = []
-    keyring = ""
-    for line in output.decode("utf-8", "replace").splitlines():
-        uri, release, component, origin, signed_by = (line.split("|") + [""] * 5)[:5]
-        if not _is_debian(uri, component, origin):
-            continue
-        # apt says `stable-security` and, for releases before bullseye, `buster/updates`.
-        kind = security if release.endswith(("-security", "/updates")) else main
-        if uri.rstrip("/") not in kind:
-            kind.append(uri.rstrip("/"))
-        keyring = keyring or (signed_by if signed_by.startswith("/") else "")
-    if not main:
-        main = [_tool_default()]
-    if not security:
-        security = [re.sub(r"/debian$", "/debian-security", uri) for uri in main]
-    return Mirrors(main=tuple(main), security=tuple(security), keyring=keyring or str(KEYRING))
-
-
-def _is_debian(uri: str, component: str, origin: str) -> bool:
-    if component.split("/")[-1] != "main":
-        return False
-    if origin:
-        return origin in ("Debian", "Debian-Security")
-    return uri.rstrip("/").endswith(("/debian", "/debian-security"))
-
-
-def _tool_default() -> str:
-    """Return the mirror that the bootstrap tools of this host would take by themselves."""
-    for program in ("/usr/share/debootstrap/functions", "/usr/sbin/debootstrap", "/usr/bin/mmdebstrap"):
-        try:
-            text = Path(program).read_text("utf-8", "replace")
-        except OSError:
-            continue
-        if found := _DEFAULT_MIRROR.search(text):
-            return found.group(1).rstrip("/")
-    raise ToolError(
-        "no Debian mirror is configured on this host",
-        hint="add one to apt's sources (`/etc/apt/sources.list.d/debian.sources`), or install `debootstrap`",
-    )
 
 
 class Archive:
@@ -120,7 +29,7 @@ class Archive:
         self.folder = folder
         self.architecture = architecture
         self.mirrors = mirrors
-        self._env = environment(APT_CONFIG=str(folder / "apt.conf"))
+        self._env = apt_environment(APT_CONFIG=str(folder / "apt.conf"))
         for name in (
             "state/lists/partial",
             "cache/archives/partial",
@@ -207,7 +116,8 @@ class Archive:
         """Fetch `(address, file, digest)` each with apt's own methods, which check the digest."""
         argv = ["/usr/lib/apt/apt-helper", "-q", "download-file"]
         for address, path, digest in wanted:
-            argv += [address, str(path), f"SHA256:{digest.hex}"]
+            # apt's `file` method would leave the file where it is: `copy` brings it.
+            argv += [re.sub("^file:", "copy:", address), str(path), f"SHA256:{digest.hex}"]
         return process.run(argv, 60 + 30 * len(wanted), env=self._env, hint=INSTALL)
 
 
@@ -227,16 +137,11 @@ def _said(stderr: bytes) -> str:
 
 
 def _configuration(folder: Path, architecture: str) -> str:
-    dump = process.check(["apt-config", "dump"], _QUERY_SECONDS, env=environment(), hint=INSTALL).decode(
+    dump = process.check(["apt-config", "dump"], _QUERY_SECONDS, env=apt_environment(), hint=INSTALL).decode(
         "utf-8", "replace"
     )
     lent = [line for line in dump.splitlines() if _LENT.fullmatch(line)]
-    shell = process.check(
-        ["apt-config", "shell", "NETRC", "Dir::Etc::netrc/f", "PARTS", "Dir::Etc::netrcparts/d"],
-        _QUERY_SECONDS,
-        env=environment(),
-    ).decode("utf-8", "replace")
-    login = dict(item.split("=", 1) for item in shlex.split(shell))
+    netrc, parts = apt_paths("Dir::Etc::netrc/f", "Dir::Etc::netrcparts/d")
     lines = [
         *lent,
         f'Dir "{folder}/";',
@@ -244,8 +149,8 @@ def _configuration(folder: Path, architecture: str) -> str:
         f'Dir::State::status "{folder}/state/status";',
         f'Dir::Cache "{folder}/cache";',
         f'Dir::Etc "{folder}/etc";',
-        f'Dir::Etc::netrc "{login.get("NETRC", "")}";',
-        f'Dir::Etc::netrcparts "{login.get("PARTS", "")}";',
+        f'Dir::Etc::netrc "{netrc}";',
+        f'Dir::Etc::netrcparts "{parts}";',
         f'APT::Architecture "{architecture}";',
         f'APT::Architectures {{ "{architecture}"; }};',
         'APT::Sandbox::User "";',
@@ -261,14 +166,5 @@ def _configuration(folder: Path, architecture: str) -> str:
 @contextmanager
 def opened(architecture: str, mirrors: Mirrors) -> Iterator[Archive]:
     """Give a private apt in a temporary folder that is gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix="envlock-apt-") as folder:
-        yield Archive(Path(folder), architecture, mirrors)
-
-
-def sources_of(suite: str, mirrors: Mirrors) -> tuple[Source, ...]:
-    """Return the suite with its `-updates` and `-security`; a rolling suite stands alone."""
-    found = [Source(uri=mirrors.main[0], suite=suite)]
-    if suite not in ROLLING:
-        found.append(Source(uri=mirrors.main[0], suite=f"{suite}-updates"))
-        found.append(Source(uri=mirrors.security[0], suite=f"{suite}-security"))
-    return tuple(found)
+    with files.scratch("apt") as folder:
+        yield Archive(folder, architecture, mirrors)

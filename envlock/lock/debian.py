@@ -14,6 +14,7 @@ from envlock.digest import Digest
 from envlock.errors import IntegrityError, NetworkError, SpecError, ToolError
 from envlock.lock import archive
 from envlock.lock.archive import Archive
+from envlock.lock.mirrors import Mirrors, host_mirrors, sources_of
 from envlock.lock.redact import redact
 from envlock.lockfile import AptIndex, DebPackage
 
@@ -60,9 +61,9 @@ def resolve(
     errors. Raises `SpecError` for a package that does not exist or cannot be installed,
     `NetworkError`, `ToolError`.
     """
-    mirrors = archive.host_mirrors()
+    mirrors = Mirrors(main=(), security=(), keyring="") if offline else host_mirrors()
     with archive.opened(ARCHITECTURES[wanted.platform], mirrors) as apt:
-        sources = () if offline else archive.sources_of(wanted.suite, mirrors)
+        sources = () if offline else sources_of(wanted.suite, mirrors)
         if held:
             apt.offer(held)
         apt.update(sources, wanted.components)

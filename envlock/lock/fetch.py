@@ -3,15 +3,16 @@
 The lockfile says what, by SHA-256; the host says where from. Nothing here changes a lockfile.
 """
 
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from envlock import files
 from envlock.digest import Digest, sha256_file
 from envlock.errors import CouldNotTell, IntegrityError, NetworkError
 from envlock.lock import archive, debian, python
 from envlock.lock.download import Downloader
 from envlock.lock.indexes import Indexes
+from envlock.lock.mirrors import Mirrors, host_mirrors
 from envlock.lock.python import Wheel
 from envlock.lock.target import Target
 from envlock.lockfile import DebPackage, PythonPackage
@@ -46,16 +47,16 @@ def fetch_debs(packages: Sequence[DebPackage], platform: str, store: Store, say:
     if not packages:
         return
     _told(packages, "Debian packages", say)
-    mirrors = archive.host_mirrors()
+    mirrors = host_mirrors()
     left = list(packages)
     spoiled: set[str] = set()
     with (
         archive.opened(debian.ARCHITECTURES[platform], mirrors) as apt,
-        tempfile.TemporaryDirectory(prefix="envlock-debs-") as name,
+        files.scratch("debs") as folder,
     ):
-        for round_number in range(max(len(mirrors.main), len(mirrors.security)) * 2):
+        for round_number in range(len({*mirrors.main, *mirrors.security})):
             wanted = [
-                (address, Path(name) / deb.sha256.hex, deb)
+                (address, folder / deb.sha256.hex, deb)
                 for deb in left
                 if (address := _address(deb, mirrors, round_number))
             ]
@@ -65,9 +66,10 @@ def fetch_debs(packages: Sequence[DebPackage], platform: str, store: Store, say:
             for _, path, deb in wanted:
                 if _take(path, deb, store):
                     left.remove(deb)
-                elif path.exists():
+                elif any(left_over.exists() for left_over in (path, path.with_name(path.name + ".FAILED"))):
+                    # apt keeps bytes that do not fit their hash under this name.
                     spoiled.add(deb.name)
-                    path.unlink()
+                    path.unlink(missing_ok=True)
             if not left:
                 return
     names = ", ".join(f"{deb.name} {deb.version}" for deb in left)
@@ -76,7 +78,7 @@ def fetch_debs(packages: Sequence[DebPackage], platform: str, store: Store, say:
     raise GoneError(f"no mirror of this host has: {names}", hint=GONE)
 
 
-def _address(deb: DebPackage, mirrors: archive.Mirrors, round_number: int) -> str | None:
+def _address(deb: DebPackage, mirrors: Mirrors, round_number: int) -> str | None:
     """Return where to try `deb` in this round: the archive its pool path points to first, then the other."""
     of_security = deb.file.startswith("pool/updates/")
     first, second = (mirrors.security, mirrors.main) if of_security else (mirrors.main, mirrors.security)
@@ -166,13 +168,13 @@ def _addresses(
         requirements=tuple(f"{package.name}=={package.version}" for package in packages),
         torch_backend=backend,
     )
-    files: dict[str, list[tuple[Digest, str]]] = {}
+    listed: dict[str, list[tuple[Digest, str]]] = {}
     for name, digest, url in python.listed(wanted, indexes):
-        files.setdefault(name, []).append((digest, url))
+        listed.setdefault(name, []).append((digest, url))
     found: dict[str, str] = {}
     gone = []
     for package in packages:
-        offered = files.get(package.file, [])
+        offered = listed.get(package.file, [])
         fitting = [url for digest, url in offered if digest == package.sha256]
         if fitting:
             found[package.file] = fitting[0]

@@ -9,14 +9,13 @@ import dataclasses
 import re
 import shutil
 import sys
-import tempfile
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envlock import process
+from envlock import files, process
 from envlock.digest import Digest
 from envlock.errors import CouldNotTell, EnvlockError, IntegrityError, NetworkError, SpecError, ToolError
 from envlock.lock.indexes import Indexes, without_indexes
@@ -110,13 +109,13 @@ def resolve_held(
     wanted: Wanted, held: Sequence[PythonPackage], store: Store, indexes: Indexes, where: str
 ) -> tuple[Wheel, ...]:
     """Return one wheel per package out of those `held` in the store, without a network."""
-    with tempfile.TemporaryDirectory(prefix="envlock-wheels-") as folder:
+    with files.scratch("wheels") as folder:
         for package in held:
-            (Path(folder) / package.file).symlink_to(store.path(package.sha256, package.file))
+            (folder / package.file).symlink_to(store.path(package.sha256, package.file))
         here = dataclasses.replace(indexes, arguments=(), environment=without_indexes(indexes.environment))
         alone = dataclasses.replace(wanted, torch_backend=None)
         try:
-            return resolve(alone, held, here, where, ("--offline", "--no-index", "--find-links", folder))
+            return resolve(alone, held, here, where, ("--offline", "--no-index", "--find-links", str(folder)))
         except (SpecError, NetworkError) as error:
             raise CouldNotTell(
                 f"{error.message}\n  and without a network there is only what the store holds",
@@ -128,7 +127,7 @@ def resolve_held(
 def listed(wanted: Wanted, indexes: Indexes) -> list[tuple[str, Digest, str]]:
     """Return `(file, digest, address)` of every wheel that the indexes have for exact requirements.
 
-    An index that cannot satisfy one of them gives nothing for any: the caller then names them.
+    One that they cannot satisfy gives nothing, and takes nothing from the others.
     """
     from packaging.pylock import Pylock
 
@@ -136,8 +135,11 @@ def listed(wanted: Wanted, indexes: Indexes) -> list[tuple[str, Digest, str]]:
     found: list[tuple[str, Digest, str]] = []
     for backend in backends:
         try:
-            text = _compile(wanted, backend, (), indexes, "the lockfile", ("--no-deps",))
+            text = _compile(wanted, backend, (), indexes, "the lockfile", ("--no-deps", "--refresh"))
         except SpecError:
+            if len(wanted.requirements) > 1:
+                each = [dataclasses.replace(wanted, requirements=(text,)) for text in wanted.requirements]
+                return [file for one in each for file in listed(one, indexes)]
             continue
         for package in Pylock.from_dict(tomllib.loads(text.decode("utf-8"))).packages:
             for wheel in package.wheels or ():
@@ -169,8 +171,7 @@ def _compile(
     where: str,
     more: Sequence[str],
 ) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="envlock-uv-") as name:
-        folder = Path(name)
+    with files.scratch("uv") as folder:
         (folder / "requirements.in").write_text("\n".join(wanted.requirements) + "\n", "utf-8")
         # uv takes the versions of the file it is to write as preferences.
         (folder / "pylock.toml").write_text(_preferences(pins), "utf-8")
@@ -180,14 +181,15 @@ def _compile(
             *("--python", sys.executable),
             *("--python-version", wanted.target.python, "--python-platform", wanted.target.uv_platform()),
             *indexes.arguments,
-            *more,
+            # uv keeps an index's answers for minutes; what is locked is what there is now.
+            *(more or ("--refresh",)),
         ]
         if backend is not None:
             argv += ["--torch-backend", backend]
         if wanted.exclude_newer is not None:
             date = wanted.exclude_newer
             argv += ["--exclude-newer", date if "T" in date else date + _DATE]
-        finished = process.run(argv, _SECONDS, env=dict(indexes.environment), cwd=name, hint="`pip install uv`")
+        finished = process.run(argv, _SECONDS, env=dict(indexes.environment), cwd=str(folder), hint="`pip install uv`")
         said = redact(finished.stderr.decode("utf-8", "replace"))
         if finished.status != 0:
             raise _refused(said, where)
