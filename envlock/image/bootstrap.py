@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from envlock import files, process
-from envlock.digest import Digest, digest_of
 from envlock.errors import IntegrityError, ToolError
 from envlock.image import layertar, tree
 from envlock.image.context import gathered, remove_left_over
 from envlock.image.saved import ChunkReader
 from envlock.image.volatile import is_volatile
-from envlock.lockfile import RECIPE, DebPackage, Lockfile
+from envlock.lock.needed import base_key
+from envlock.lockfile import DebPackage, Lockfile
 from envlock.store import Store
 
 KIND = "debian-base"
@@ -36,25 +36,13 @@ _LEFT_BY_BOOTSTRAP = re.compile(
 _STANZA = re.compile(rb"^(Package|Status|Version|Architecture):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 
 
-def key(lock: Lockfile) -> Digest:
-    """Return the digest of all that decides the base's bytes: its key among derived artifacts."""
-    return digest_of(
-        {
-            "recipe": RECIPE,
-            "platform": lock.environment.platform,
-            "epoch": lock.environment.epoch,
-            "apt": [[deb.name, deb.version, deb.architecture, deb.sha256] for deb in lock.apt],
-        }
-    )
-
-
 def base_tar(lock: Lockfile, store: Store) -> Path:
     """Return the path of `base.tar` in the store, made when it is not there yet.
 
     Raises `ToolError` when mmdebstrap is missing or fails, `IntegrityError` when the
     tree does not hold exactly the locked packages.
     """
-    held = store.derived(KIND, key(lock))
+    held = store.derived(KIND, base_key(lock))
     if held is not None:
         return held
     with store.using():
@@ -77,7 +65,7 @@ def _make(lock: Lockfile, store: Store) -> Path:
             _run_mmdebstrap(lock, archive, made)
             with open(made, "rb") as stream:
                 pieces = gathered(canonical_tree(stream.fileno(), lock))
-                return store.add_derived(KIND, key(lock), ChunkReader(pieces))
+                return store.add_derived(KIND, base_key(lock), ChunkReader(pieces))
     except OSError as error:
         raise files.storage_error(error, error.filename or "the Debian base") from error
 

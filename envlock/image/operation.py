@@ -70,7 +70,7 @@ class Built:
         return EXIT_DRIFT if self.outcome == "drift" else EXIT_MATCH
 
     def to_document(self, path: Path, lock: Lockfile) -> dict[str, object]:
-        """Return the result as its JSON document (`docs/schema/build.schema.json`)."""
+        """Return the result as its JSON document (`docs/schema/build-result.schema.json`)."""
         return {
             "schema": SCHEMA,
             "lockfile": str(path),

@@ -2,8 +2,20 @@
 
 from collections.abc import Sequence
 
-from envlock.digest import Digest
-from envlock.lockfile import ImageBase, Lockfile
+from envlock.digest import Digest, digest_of
+from envlock.lockfile import RECIPE, ImageBase, Lockfile
+
+
+def base_key(lock: Lockfile) -> Digest:
+    """Return the digest of all that decides a Debian base's bytes: its key among derived artifacts."""
+    return digest_of(
+        {
+            "recipe": RECIPE,
+            "platform": lock.environment.platform,
+            "epoch": lock.environment.epoch,
+            "apt": [[deb.name, deb.version, deb.architecture, deb.sha256] for deb in lock.apt],
+        }
+    )
 
 
 def needed(locks: Sequence[Lockfile]) -> tuple[frozenset[Digest], frozenset[Digest]]:
@@ -14,7 +26,7 @@ def needed(locks: Sequence[Lockfile]) -> tuple[frozenset[Digest], frozenset[Dige
         blobs.update(package.sha256 for package in lock.apt)
         blobs.update(package.sha256 for package in lock.python)
         blobs.update(held.sha256 for held in lock.files)
-        keys.add(lock.inputs())
+        keys.update({lock.inputs(), base_key(lock)})
         if lock.image is not None:
             blobs.update({lock.image.config, lock.image.manifest, *(layer.diff_id for layer in lock.image.layers)})
         if isinstance(lock.base, ImageBase):

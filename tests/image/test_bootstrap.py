@@ -15,6 +15,7 @@ from worlds import EPOCH, Thing, deb, read_tar, tar_of
 from envlock.digest import sha256_file
 from envlock.errors import CouldNotTell, IntegrityError, ToolError
 from envlock.image import bootstrap
+from envlock.lock.needed import base_key
 from envlock.lockfile import DebPackage, Lockfile
 from envlock.store import Store
 
@@ -82,9 +83,9 @@ def test_the_key_is_over_what_decides_the_base() -> None:
     lock = lock_of(*DEBS)
     other = dataclasses.replace(lock.environment, epoch=EPOCH + 1)
 
-    assert bootstrap.key(lock) == bootstrap.key(dataclasses.replace(lock, python=(), files=()))
-    assert bootstrap.key(lock) != bootstrap.key(lock_of(DEBS[0]))
-    assert bootstrap.key(lock) != bootstrap.key(dataclasses.replace(lock, environment=other))
+    assert base_key(lock) == base_key(dataclasses.replace(lock, python=(), files=()))
+    assert base_key(lock) != base_key(lock_of(DEBS[0]))
+    assert base_key(lock) != base_key(dataclasses.replace(lock, environment=other))
 
 
 def test_without_mmdebstrap_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import jsonschema
 import pytest
 from engine_fixtures import archive_of, chunks, tar_of
 from worlds import world
@@ -24,6 +25,8 @@ from envlock.image import layout, operation, plan, proof
 from envlock.image.engine import Engine, temporary_tag
 from envlock.image.operation import Built, Order
 from envlock.lockfile import Lockfile
+
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.engine
 
@@ -155,6 +158,8 @@ def test_one_digest_on_every_host(engine: Engine, name: str, tmp_path: Path) -> 
         found[host] = (document["config"], document["manifest"], json.dumps(document["layers"]))
 
     assert len(set(found.values())) == 1, found
+    schema = json.loads((ROOT / "docs/schema/build-result.schema.json").read_text())
+    jsonschema.validate(document, schema)
 
 
 def test_one_changed_wheel_changes_one_layer(engine: Engine, name: str, tmp_path: Path) -> None:

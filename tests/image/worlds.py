@@ -19,6 +19,7 @@ from samples import sha
 from envlock.digest import sha256, sha256_file
 from envlock.image import bootstrap, layout
 from envlock.image.layertar import Entry, RangeSource, entries
+from envlock.lock.needed import base_key
 from envlock.lockfile import DebPackage, LockedFile, Lockfile, PythonPackage
 from envlock.store import Store
 
@@ -199,7 +200,7 @@ def world(folder: Path, text: bytes = b"VALUE = 1\n", number: int = 0) -> tuple[
         goldens=(),
     )
     things = (*ROOT_FILES, Thing("etc/number", b"%d\n" % number))
-    store.add_derived(bootstrap.KIND, bootstrap.key(lock), io.BytesIO(tar_of(*things)))
+    store.add_derived(bootstrap.KIND, base_key(lock), io.BytesIO(tar_of(*things)))
     return store, lock, folder
 
 
