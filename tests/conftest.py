@@ -12,10 +12,15 @@ from collections.abc import Iterator
 from functools import cache
 
 import engine_fixtures
+import hypothesis
 import pytest
 
 from envlock.errors import EngineError
 from envlock.image.engine import Engine, connect
+
+# A busy machine is no fault of the code: no deadline for one example, and the same examples every time.
+hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("house")
 
 
 @cache
