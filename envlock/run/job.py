@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from envlock import files, lockstore
-from envlock.canary import platform, request
+from envlock.canary import platform, request, switches
 from envlock.digest import Digest
 from envlock.errors import EXIT_UNKNOWN, UsageError, worst_exit_code
 from envlock.lockfile import Golden, Lockfile
@@ -140,7 +140,13 @@ def _in_container(
 
 
 def _request(lock: Lockfile, wanted: Wanted) -> dict[str, Any]:
-    """Return the canary request, without its nonce."""
+    """Return the canary request, without its nonce; `UsageError` for a switch that does not exist."""
+    for name, value in lock.determinism.torch:
+        try:
+            switches.check(name, value)
+        except UsageError as fault:
+            key = f"determinism.torch.{name}"
+            raise UsageError(fault.message, where=lock.environment.name, key=key, hint=fault.hint) from None
     on_gpu = lock.host is not None and bool(lock.host.gpus)
     return {
         "schema": request.SCHEMA,

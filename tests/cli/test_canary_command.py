@@ -73,10 +73,12 @@ def test_a_failed_report_is_exit_3(tmp_path: Path) -> None:
     assert (ended.code, "did not run: no torch" in ended.out) == (3, True)
 
 
-def lock_without_image(folder: Path) -> Path:
-    """Write a lockfile that holds no image and return its path."""
+def lock_without_image(folder: Path, **switches: bool) -> Path:
+    """Write a lockfile that holds no image and these torch switches, and return its path."""
     path = folder / "x.lock.toml"
-    lockstore.write(path, dataclasses.replace(samples.lock(), image=None))
+    sample = samples.lock()
+    determinism = dataclasses.replace(sample.determinism, torch=tuple(switches.items()))
+    lockstore.write(path, dataclasses.replace(sample, image=None, determinism=determinism))
     return path
 
 
@@ -119,3 +121,22 @@ def test_a_comparison_fits_its_schema(tmp_path: Path) -> None:
     jsonschema.validate(
         program.envlock("canary", "compare", a, b, "--format", "json").document, json.loads(schema.read_text("utf-8"))
     )
+
+
+def test_a_switch_that_does_not_exist_is_exit_2_before_anything_runs(tmp_path: Path) -> None:
+    """The lockfile is at fault, and the nearest switch is named."""
+    ended = program.envlock("canary", "run", "--host", "-l", lock_without_image(tmp_path, deterministic=True))
+
+    assert ended.code == 2
+    assert "error: sample: unknown torch switch 'deterministic', at `determinism.torch.deterministic`" in ended.err
+
+
+@pytest.mark.engine
+def test_an_image_without_torch_could_not_tell(tmp_path: Path, python_image: str) -> None:
+    """The whole way through a real container: the reason comes back in the frame, exit 3."""
+    ended = program.envlock(
+        "canary", "run", "-l", lock_without_image(tmp_path), "--image", python_image, "--backend", "cpu"
+    )
+
+    assert ended.code == 3, ended.err
+    assert "torch cannot be imported: No module named 'torch'" in ended.out
