@@ -57,6 +57,7 @@ def test_the_version_is_one_line() -> None:
     [
         (["chek"], "no such command `chek`", "did you mean `check`?"),
         (["check", "--fact", "x"], "envlock check: no such option `--fact`", "did you mean `--facts`?"),
+        (["store", "verfy"], "envlock store: no such command `verfy`", "did you mean `verify`?"),
         (["diff", "a"], "envlock diff: missing `B`", "`envlock diff --help` shows how it is used"),
         (
             ["check", "--format", "yaml"],
