@@ -21,15 +21,15 @@ A constant, never a clock: two people who lock the same spec must get the same i
 
 PLATFORMS = ("linux/amd64", "linux/arm64")
 DETERMINISM_PROFILES = ("strict", "portable", "relaxed")
-TORCH_BACKEND = re.compile(r"cpu|cu\d{2,3}|rocm\d+(\.\d+){0,2}|xpu")
+TORCH_BACKEND = re.compile(r"cpu|cu[0-9]{2,3}|rocm[0-9]+(\.[0-9]+){0,2}|xpu")
 
 _SUITE = re.compile(r"[a-z][a-z0-9.-]{0,62}")
 _COMPONENT = re.compile(r"[a-z][a-z0-9/-]{0,62}")
 _DEBIAN_PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]{1,126}")
 _IMAGE = re.compile(
-    r"(?:[A-Za-z0-9.-]+(?::\d{1,5})?/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+    r"(?:[A-Za-z0-9.-]+(?::[0-9]{1,5})?/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 )
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}:\d{2}Z)?")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)?")
 _CREDENTIALS = re.compile(r"://[^/\s@]*@")
 
 # A locked image must not change what the loader or the GPU runtime does behind its back
@@ -174,7 +174,7 @@ def parse(data: bytes, where: str) -> Spec:
         python=_python(top.table("python"), base),
         files=_files(top),
         determinism=_determinism(top.table("determinism", required=False)),
-        policy_profile=policy.string("profile", "default"),
+        policy_profile=policy.choice("profile", ("default",), "default"),
         policy=_rules(policy.table("rules", required=False)),
     )
     policy.finish()

@@ -1,6 +1,6 @@
 """Determinism profiles: which variables and torch switches a profile puts in force.
 
-What each fixes, and what it costs, is in `docs/determinism-profiles.md`. A switch that is
+What each fixes, and what it costs, is in `docs/spec.md`. A switch that is
 not here can still be set in the spec, by a name that `envlock.canary.switches` knows.
 """
 

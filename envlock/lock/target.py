@@ -44,12 +44,12 @@ class Target:
         return f"{self.machine}-manylinux_2_{levels[-1]}"
 
     def platform_tags(self) -> Iterator[str]:
-        """Yield the platform tags this target can run, best first (PEP 600)."""
+        """Yield the platform tags this target can run, best first (PEP 600), in the order of `packaging.tags`."""
+        yield f"linux_{self.machine}"
         for level in range(self.glibc[1], _OLDEST[self.machine] - 1, -1):
             yield f"manylinux_2_{level}_{self.machine}"
             if legacy := _LEGACY.get((2, level)):
                 yield f"{legacy}_{self.machine}"
-        yield f"linux_{self.machine}"
 
     def tags(self) -> list["Tag"]:
         """Return the tags of the wheels that run on this target, best first."""
