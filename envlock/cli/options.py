@@ -239,6 +239,6 @@ def usage_error(error: click.ClickException, command: str) -> UsageError:
         name = error.param.get_error_hint(context) if context is not None else str(error.param.name)
         return UsageError(f"missing {name}".replace("'", "`"), where=path, hint=hint)
     message = error.format_message().rstrip(".").replace("'", "`")
-    message, asked, near = message.partition(". Did you mean ")
-    hint = f"did you mean {near.rstrip('?')}?" if asked else hint
+    message, asked, nearest = message.partition(". Did you mean ")
+    hint = f"did you mean {nearest.rstrip('?')}?" if asked else hint
     return UsageError(message[:1].lower() + message[1:], where=path, hint=hint)
