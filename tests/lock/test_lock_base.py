@@ -137,7 +137,7 @@ def test_another_tag_in_the_spec_is_resolved(site: Site) -> None:
     [
         ({}, "the image holds no Debian package database"),
         ({"/var/lib/dpkg/status": STATUS}, "the image holds no Debian package database"),
-        ({"/var/lib/dpkg/status": STATUS, "/usr/lib/os-release": UBUNTU}, "the image is not made from a Debian release"),
+        ({"/var/lib/dpkg/status": STATUS, "/usr/lib/os-release": UBUNTU}, "image is not made from a Debian release"),
         ({"/var/lib/dpkg/status": SMALL, "/usr/lib/os-release": RELEASE}, "the target has no `libc6`"),
     ],
     ids=["nothing", "no release", "ubuntu", "no libc"],

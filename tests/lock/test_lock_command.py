@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import jsonschema
 import pytest
 import samples
 from conftest import SPEC, Site
@@ -376,3 +377,19 @@ def test_store_verify_and_gc(site: Site) -> None:
     other.write_text(lockfile.render(samples.lock()))
     assert run(site, "store", "gc", "--dry-run", str(other)).stdout.startswith("would remove 8 blobs")
     assert run(site, "store", "gc", str(other)).stdout.startswith("removed 8 blobs")
+
+
+def test_each_document_fits_its_schema(site: Site) -> None:
+    """What the four commands print as JSON is what `docs/schema` says."""
+    site.spec()
+    schemas = Path(__file__).parent.parent.parent / "docs" / "schema"
+    for name, arguments in (
+        ("lock-result", ("lock",)),
+        ("lock-check-result", ("lock", "--check")),
+        ("store-verify-result", ("store", "verify")),
+        ("store-gc-result", ("store", "gc", "--dry-run")),
+    ):
+        document = json.loads(run(site, *arguments, "--format", "json").stdout)
+        schema = json.loads((schemas / f"{name}.schema.json").read_text())
+        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema.validate(document, schema)
