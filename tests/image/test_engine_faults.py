@@ -1,5 +1,6 @@
 """An engine that fails in the middle: always an `EngineError` in words, always in time."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -334,22 +335,37 @@ def test_an_engine_that_vanishes_after_it_was_found_is_an_error() -> None:
     assert failure(lambda: engine.inspect_image("a:1"), 0.0) == "cannot inspect image `a:1`: no such socket"
 
 
-def test_no_thread_is_left_behind_when_a_stream_is_dropped(daemon: FakeDaemon, engine: Engine) -> None:
-    """A reader that has seen enough closes the stream, and the request ends with it."""
-    import threading
+@pytest.mark.parametrize("silent", [False, True])
+def test_no_thread_is_left_behind_when_a_stream_is_dropped(daemon: FakeDaemon, engine: Engine, silent: bool) -> None:
+    """A reader that has seen enough closes the stream, and the request ends with it, also one that waits."""
 
     def forever(request: Request) -> None:
         request.begin_chunks()
         while not daemon.stopping.is_set():
             request.chunk(b"x" * (1 << 16))
 
-    daemon.on("GET", "/images/.*/get", forever)
+    def once(request: Request) -> None:
+        request.begin_chunks()
+        request.chunk(b"x")
+        daemon.wait(30)
+
+    daemon.on("GET", "/images/.*/get", once if silent else forever)
     chunks = engine.save("a:1")
     assert next(chunks)
     chunks.close()
 
-    for _ in range(100):
+    for _ in range(40):
         if not any(thread.name == "envlock-engine" for thread in threading.enumerate()):
             break
         time.sleep(0.05)
     assert not any(thread.name == "envlock-engine" for thread in threading.enumerate())
+
+
+def test_credentials_in_what_an_engine_says_are_hidden(daemon: FakeDaemon, engine: Engine) -> None:
+    """An engine may quote the address of a proxy or a registry, password and all."""
+    says = "Get https://user:hunter2@registry.example/v2/: no route"
+    daemon.on("GET", "/images/.*/json", lambda request: request.json({"message": says}, 500))
+    daemon.on("POST", "/images/load", lambda request: request.lines({"error": says}))
+
+    for call in (lambda: engine.inspect_image("a:1"), lambda: engine.load(iter([b"x"]))):
+        assert "https://***@registry.example/v2/: no route" in failure(call, 0.0)
