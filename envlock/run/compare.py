@@ -116,6 +116,11 @@ class _Judge:
             )
             self.hints.append("record the golden again: `envlock canary run --record`")
             return
+        if self.golden.image != self.report.image:
+            places = [
+                f"in image {place}" if place else "on the host" for place in (self.golden.image, self.report.image)
+            ]
+            self.hints.append(f"the golden was recorded {places[0]}, this ran {places[1]}")
         known = {finding.name for finding in self.settings}
         for name, expected, found in setting_differences(self.golden.settings, self.report.settings):
             if name not in known:

@@ -270,6 +270,14 @@ def test_a_requested_flip_is_shown_as_what_it_is() -> None:
     assert only(judgement, Kind.SETTING).found == "t3.encoder.q.weight bit 9"
 
 
+def test_a_run_in_another_image_than_the_golden_s_says_so() -> None:
+    """Equal bits are a match; where each ran is worth knowing all the same."""
+    judgement = compare.judge(report(container={"image": sha("image")}), LOCK)
+
+    assert judgement.verdict is Verdict.MATCH
+    assert judgement.hints == (f"the golden was recorded on the host, this ran in image {sha('image')}",)
+
+
 # ---- recording -----------------------------------------------------------------------
 
 
