@@ -1,5 +1,6 @@
 """`envlock lock`, `init` and `store` as a person runs them: the real program, its codes and its words."""
 
+import io
 import json
 import os
 import random
@@ -15,6 +16,7 @@ import samples
 from conftest import SPEC, Site
 
 from envlock import lockfile, lockstore
+from envlock.lock.needed import base_key
 
 ENVLOCK = [sys.executable, "-m", "envlock"]
 
@@ -371,12 +373,14 @@ def test_store_verify_and_gc(site: Site) -> None:
     assert (whole.returncode, damaged.returncode, repaired.returncode, again.returncode) == (0, 4, 0, 0)
     assert str(lock.apt[0].sha256) in damaged.stdout
     assert json.loads(repaired.stdout)["broken"] == [str(lock.apt[0].sha256)]
-    assert run(site, "store", "gc").stdout.startswith("removed 0 blobs")
-    assert run(site, "store", "verify").stdout.startswith("8 blobs, ")
+    base = site.store.add_derived("base", base_key(lock), io.BytesIO(b"a base made of the locked packages"))
+    assert run(site, "store", "gc").stdout.startswith("removed 0 blobs and 0 records")
+    assert base.exists()
+    assert run(site, "store", "verify").stdout.startswith("9 blobs, ")
     other = site.folder / "other.lock.toml"
     other.write_text(lockfile.render(samples.lock()))
-    assert run(site, "store", "gc", "--dry-run", str(other)).stdout.startswith("would remove 8 blobs")
-    assert run(site, "store", "gc", str(other)).stdout.startswith("removed 8 blobs")
+    assert run(site, "store", "gc", "--dry-run", str(other)).stdout.startswith("would remove 9 blobs")
+    assert run(site, "store", "gc", str(other)).stdout.startswith("removed 9 blobs")
 
 
 def test_each_document_fits_its_schema(site: Site) -> None:
