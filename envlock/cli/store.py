@@ -57,13 +57,12 @@ def gc(
 ) -> int:
     """Remove every blob that none of the LOCKFILEs needs [default: the lockfile of this folder]."""
     from envlock import lockstore
-    from envlock.lock.needed import base_key, needed
+    from envlock.lock.needed import needed
     from envlock.store import Store, default_root
 
     paths = lockfiles or (lockstore.find(lock, spec, Path()),)
-    locks = [lockstore.read(path) for path in paths]
-    keep, keys = needed(locks)
-    found = Store(default_root()).gc(keep, keys | {base_key(lock) for lock in locks}, dry_run)
+    keep, keys = needed([lockstore.read(path) for path in paths])
+    found = Store(default_root()).gc(keep, keys, dry_run)
     if output_format == "json":
         options.emit_json(
             {
