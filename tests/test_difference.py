@@ -14,7 +14,7 @@ from envlock.digest import Digest
 from envlock.drift import Verdict
 from envlock.facts import UNANSWERED, Device, Facts, Observed, absent, value
 from envlock.lockdiff import diff_lockfiles
-from envlock.lockfile import DebianBase, Golden, ImageBase, Rule
+from envlock.lockfile import DebianBase, Golden, ImageBase, Lockfile, Rule
 
 _answers = st.one_of(st.builds(value, st.text(max_size=4)), st.just(absent("not-supported")))
 _anything = st.one_of(_answers, st.sampled_from([absent(outcome) for outcome in sorted(UNANSWERED)]))
@@ -75,6 +75,32 @@ def test_two_documents_of_one_node_are_compared_place_by_place() -> None:
         ("gpu.ecc", "0000:03:00.0"),
         ("gpu.vbios", "0000:06:00.0"),
     ]
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 7), (7, 0), (2, 6), (6, 2)])
+def test_two_changes_on_two_gpus_of_one_node_stay_on_those_two(one: int, other: int) -> None:
+    """Pairing the two odd ones with each other would differ in as much, and tell another story."""
+    before, after = [gpu_facts() for _ in range(8)], [gpu_facts() for _ in range(8)]
+    before[one], after[other] = gpu_facts(ecc=value(False)), gpu_facts(vbios=value("96.00.A5.00.01"))
+    found = diff_facts(facts(before), facts(after))
+    assert {(item.key, item.device) for item in found.found if item.device} == {
+        ("gpu.ecc", f"0000:{one:02x}:00.0"),
+        ("gpu.vbios", f"0000:{other:02x}:00.0"),
+    }
+
+
+def test_gpus_that_are_listed_are_counted_where_nobody_recorded_a_count() -> None:
+    """Two lockfiles from before the count was a fact: a GPU more is a GPU more, from both sides."""
+
+    def bare(number: int) -> Lockfile:
+        held = lock(host([gpu_facts() for _ in range(number)]))
+        assert held.host is not None
+        kept = tuple(pair for pair in held.host.facts if pair[0] != "nvidia.gpu_count")
+        rules = tuple(rule for rule in held.policy if rule.key != "nvidia.gpu_count")
+        return dataclasses.replace(held, host=dataclasses.replace(held.host, facts=kept), policy=rules)
+
+    assert _changes(diff_lockfiles(bare(1), bare(2))) == {Change.ADDED: 1}
+    assert _changes(diff_lockfiles(bare(2), bare(1))) == {Change.REMOVED: 1}
 
 
 def test_unknown_is_allowed_only_where_both_lockfiles_allow_it_by_name() -> None:
