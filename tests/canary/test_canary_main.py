@@ -31,17 +31,15 @@ def answer(document: dict[str, Any], interpreter: str = sys.executable) -> dict[
     return main.parse_answer(frame.decode(NONCE, done.stdout).payload)
 
 
-def bare_interpreter() -> str:
-    """Return an interpreter of this machine that has no torch."""
-    for path in interpreters.found().values():
-        if subprocess.run([path, "-I", "-c", "import torch"], capture_output=True, check=False).returncode != 0:
-            return path
-    pytest.skip("every Python on this machine has torch")
-
-
-def test_without_torch_the_frame_says_so() -> None:
-    """A bare interpreter answers too: `failed`, with the reason and a hint."""
-    report = answer(DOCUMENT, bare_interpreter())
+@pytest.mark.parametrize("version", interpreters.VERSIONS)
+def test_without_torch_the_frame_says_so(version: str) -> None:
+    """A bare interpreter of any version answers too: `failed`, with the reason and a hint."""
+    path = interpreters.found().get(version)
+    if path is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    if subprocess.run([path, "-I", "-c", "import torch"], capture_output=True, check=False).returncode == 0:
+        pytest.skip(f"the Python {version} of this machine has torch")
+    report = answer(DOCUMENT, path)
 
     assert (report["outcome"], report["hint"]) == ("failed", "is it in the environment's packages?")
     assert report["failure"] == "process 1 of 1: torch cannot be imported: No module named 'torch'"
