@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envlock import spec as specs
-from envlock.errors import NetworkError, SpecError
+from envlock.errors import CouldNotTell, NetworkError, SpecError
 from envlock.facts import Facts
 from envlock.lock import base as bases
 from envlock.lock import debian, fetch, python
@@ -139,8 +139,14 @@ def _resolve_system(request: Request, ports: Ports) -> _System:
 def _system_of_image(wanted: specs.ImageBase, request: Request, ports: Ports) -> _System:
     engine = ports.engine()
     pinned = request.pins.base if request.pins is not None else None
-    reference = bases.pinned_reference(wanted.reference, pinned if isinstance(pinned, ImageBase) else None)
-    base = bases.resolve_image(wanted.reference, reference, request.spec.platform, engine)
+    held = pinned if isinstance(pinned, ImageBase) else None
+    reference = bases.pinned_reference(wanted.reference, held)
+    if not request.offline:
+        base = bases.resolve_image(wanted.reference, reference, request.spec.platform, engine)
+    elif held is not None and reference != wanted.reference:
+        base = held
+    else:
+        raise CouldNotTell("`base.image` is not locked, and its registry needs a network", where=request.where)
     inside = bases.look_inside(reference, engine, str(request.where))
     packages: tuple[DebPackage, ...] = ()
     if request.spec.apt:
@@ -208,7 +214,7 @@ def _resolve_python(request: Request, ports: Ports, target: Target) -> tuple[Whe
 def target_of(spec: Spec, versions: Mapping[str, str], where: str) -> Target:
     """Return the target that the versions of its Debian packages make.
 
-    Raises `SpecError` when there is no glibc among them.
+    Raises `SpecError` when there is no glibc among them, or not the interpreter that Debian would bring.
     """
     if "libc6" not in versions:
         raise SpecError("the target has no `libc6`, so its glibc is not known", where=where, key="base")
@@ -219,4 +225,12 @@ def target_of(spec: Spec, versions: Mapping[str, str], where: str) -> Target:
             # The upstream version of a Debian one: after the epoch, before the revision.
             full = versions[name].split(":")[-1].split("-")[0].split("+")[0].split("~")[0]
             break
+    else:
+        if spec.python.interpreter == f"/usr/bin/python{series}":
+            raise SpecError(
+                f"no locked package brings {spec.python.interpreter!r}",
+                where=where,
+                key="python.interpreter",
+                hint=f"add `python{series}` to `apt.packages`; if the suite has none, take the version that it has",
+            )
     return Target(platform=spec.platform, python=full, glibc=debian.glibc_of(versions["libc6"]))

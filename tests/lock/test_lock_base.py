@@ -7,7 +7,7 @@ import samples
 from conftest import Site
 
 from envlock.digest import Digest
-from envlock.errors import EngineError, SpecError
+from envlock.errors import CouldNotTell, EngineError, SpecError
 from envlock.lock import base, operation
 from envlock.lock.content import Ports, Request
 from envlock.lockfile import ImageBase, Lockfile
@@ -79,11 +79,13 @@ def lock(
     *changes: tuple[str, str],
     previous: Lockfile | None = None,
     upgrade: bool = False,
+    offline: bool = False,
 ) -> Lockfile:
     ports = site.ports()
     held = Ports(store=ports.store, indexes=ports.indexes, probe=ports.probe, engine=lambda: engine, say=ports.say)
     spec = site.spec(IMAGE, PYTHON, ('packages = ["python3.11", "tool"]', 'packages = ["tool"]'), *changes)
-    return operation.lock(Request(spec=spec, where=site.spec_path, previous=previous, upgrade=upgrade), held)
+    request = Request(spec=spec, where=site.spec_path, previous=previous, upgrade=upgrade, offline=offline)
+    return operation.lock(request, held)
 
 
 def test_the_tag_is_fixed_and_the_registry_is_not_named(site: Site) -> None:
@@ -118,6 +120,20 @@ def test_a_tag_that_moved_does_not_move_the_lock(site: Site) -> None:
     assert isinstance(moved.base, ImageBase)
     assert moved.base.digest == samples.sha("two")
     assert moved.inputs() != first.inputs()
+
+
+def test_offline_asks_no_registry(site: Site) -> None:
+    """The locked digest is taken as it is; a tag that was never locked cannot be told."""
+    engine = Registry()
+    first = lock(site, engine)
+    engine.asked.clear()
+
+    found = lock(site, engine, ("[python]", "[determinism]\nthreads = 3\n[python]"), previous=first, offline=True)
+
+    assert found.base == first.base
+    assert engine.asked == []
+    with pytest.raises(CouldNotTell, match=r"`base.image` is not locked"):
+        lock(site, engine, (":3.11", ":3.11-slim"), previous=first, offline=True)
 
 
 def test_another_tag_in_the_spec_is_resolved(site: Site) -> None:

@@ -296,3 +296,9 @@ def test_the_platform_of_the_spec_decides(site: Site) -> None:
 
     assert {deb.architecture for deb in lock.apt} == {"arm64", "all"}
     assert versions(lock)["tool"] == "2"
+
+
+def test_an_interpreter_that_no_package_brings_is_named(site: Site) -> None:
+    """A suite without this Python: told when locking, not when the image fails to build."""
+    with pytest.raises(SpecError, match=r"no locked package brings '/usr/bin/python3\.12', at `python.interpreter`"):
+        site.lock(('version = "3.11"', 'version = "3.12"'))
