@@ -8,8 +8,10 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import sys
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -35,6 +37,8 @@ def main(argv: Sequence[str]) -> int:
     if list(argv) not in (["run"], ["worker"]):
         sys.stderr.write(USAGE + "\n")
         return 2
+    if argv[0] == "worker":
+        die_with_parent()
     data = sys.stdin.buffer.read()
     nonce = requests.nonce_in(data)
     if nonce is None:
@@ -58,6 +62,16 @@ def _answer(word: str, data: bytes) -> Dict[str, Any]:
         return report.failed(str(error), error.hint, asked)
     except Exception as error:  # the frame must be written: a run that broke is an answer
         return report.failed("{}: {}".format(type(error).__name__, first_line(error)), None, asked)
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when the one that started it dies.
+
+    A worker is in a session of its own: whoever ends the run ends its parent, and would
+    leave a hung worker behind. PR_SET_PDEATHSIG is 1 (prctl(2), Linux only).
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 
 
 def command(word: str) -> List[str]:

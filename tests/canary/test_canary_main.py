@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import interpreters
@@ -113,6 +115,41 @@ def test_a_framed_answer_that_is_no_object_is_no_answer(payload: bytes) -> None:
     )
 
     assert (found["outcome"], "the answer is not" in found["failure"]) == ("failed", True)
+
+
+PARENT = """
+import subprocess, sys
+child = "import sys, time; sys.path.insert(0, sys.argv[1]); from envlock.canary.main import die_with_parent; "
+child += "die_with_parent(); print('ready', flush=True); time.sleep(60)"
+held = subprocess.Popen([sys.executable, "-I", "-c", child, sys.argv[1]], stdout=subprocess.PIPE, start_new_session=True)
+held.stdout.readline()
+print(held.pid, flush=True)
+held.wait()
+"""
+
+
+def test_a_worker_dies_with_the_process_that_started_it() -> None:
+    """A run that is ended from outside leaves no hung worker behind."""
+    root = main.command("worker")[-2]
+    parent = subprocess.Popen([sys.executable, "-I", "-c", PARENT, root], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    ended = time.monotonic() + 10
+    while time.monotonic() < ended and _runs(child):
+        time.sleep(0.05)
+
+    assert not _runs(child)
+
+
+def _runs(pid: int) -> bool:
+    """Return whether a process is there and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
 
 
 def worker(**changed: Any) -> dict[str, Any]:
