@@ -121,7 +121,8 @@ PARENT = """
 import subprocess, sys
 child = "import sys, time; sys.path.insert(0, sys.argv[1]); from envlock.canary.main import die_with_parent; "
 child += "die_with_parent(); print('ready', flush=True); time.sleep(60)"
-held = subprocess.Popen([sys.executable, "-I", "-c", child, sys.argv[1]], stdout=subprocess.PIPE, start_new_session=True)
+argv = [sys.executable, "-I", "-c", child, sys.argv[1]]
+held = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True)
 held.stdout.readline()
 print(held.pid, flush=True)
 held.wait()
