@@ -5,12 +5,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from samples import lock as sample_lock
-from worlds import EPOCH, Thing, deb, read_tar, tar_of
+from worlds import EPOCH, Thing, deb, locked_debs, read_tar, tar_of
 
 from envlock.digest import sha256_file
 from envlock.errors import CouldNotTell, IntegrityError, ToolError
@@ -110,38 +109,6 @@ def test_the_merged_usr_links_are_made_only_where_no_package_brings_them() -> No
 
 
 # ---- the real thing ----------------------------------------------------------------------
-
-
-@pytest.fixture(scope="session")
-def essential(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
-    """The essential packages of this host's Debian, downloaded by its apt."""
-    for tool in ("apt-get", "dpkg-deb", "mmdebstrap"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is not installed")
-    folder = tmp_path_factory.mktemp("debs")
-    (folder / "partial").mkdir()
-    options = ["-o", "Dir::State::status=/dev/null", "-o", f"Dir::Cache::archives={folder}", "-o", "Debug::NoLocking=1"]
-    argv = ["apt-get", *options, "-o", "APT::Sandbox::User=root", "-y", "--no-install-recommends", "--download-only"]
-    done = subprocess.run([*argv, "install", "?essential", "mawk"], capture_output=True, check=False)
-    found = tuple(sorted(folder.glob("*.deb")))
-    if done.returncode != 0 or not found:
-        pytest.skip(f"apt cannot download the essential packages: {done.stderr.decode()[-200:]}")
-    return found
-
-
-def locked_debs(paths: tuple[Path, ...], store: Store) -> Iterator[DebPackage]:
-    for path in paths:
-        shown = subprocess.run(
-            ["dpkg-deb", "--show", "--showformat=${Package} ${Version} ${Architecture}", path],
-            capture_output=True, check=True,
-        )  # fmt: skip
-        name, version, architecture = shown.stdout.decode().split()
-        digest, size = sha256_file(path)
-        with open(path, "rb") as stream:
-            store.add(stream, digest, path.name)
-        yield DebPackage(
-            name=name, version=version, architecture=architecture, file=f"pool/{path.name}", size=size, sha256=digest
-        )
 
 
 @pytest.mark.slow

@@ -15,16 +15,17 @@ from pathlib import Path
 import jsonschema
 import pytest
 from engine_fixtures import archive_of, chunks, tar_of
-from worlds import world
+from worlds import locked_debs, world
 
 from envlock import lockfile, lockstore
 from envlock.errors import CouldNotTell, EngineError, IntegrityError, LockHeldError
 from envlock.files import exclusive
 from envlock.image import context as contexts
-from envlock.image import layout, operation, plan, proof
+from envlock.image import layout, operation, plan, proof, tree
 from envlock.image.engine import Engine, temporary_tag
+from envlock.image.layertar import RangeSource
 from envlock.image.operation import Built, Order
-from envlock.lockfile import Lockfile
+from envlock.lockfile import DebPackage, ImageBase, Lockfile
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -114,6 +115,92 @@ def test_a_plain_build_of_the_rendered_folder_is_the_same_image(engine: Engine, 
         engine.remove_image(tag)
 
     assert by_hand.image == assembled.image
+
+
+def as_base(built: Built) -> ImageBase:
+    """Return an image of ours as the base image of another lockfile."""
+    return ImageBase(
+        repository="envlock-test/base",
+        tag="1",
+        digest=built.image.manifest,
+        config=built.image.config,
+        diff_ids=tuple(layer.diff_id for layer in built.image.layers),
+    )
+
+
+def on_base(lock: Lockfile, built: Built, *debs: DebPackage) -> Lockfile:
+    return dataclasses.replace(lock, base=as_base(built), apt=debs, image=None)
+
+
+def test_an_image_base_keeps_its_layers(engine: Engine, name: str, tmp_path: Path) -> None:
+    """Both ways give one image whose first layers are the base's; another base is refused."""
+    base, _ = build(engine, tmp_path, Order(name=name))
+    (tmp_path / "more").mkdir()
+    store, lock, folder = world(tmp_path / "more", b"VALUE = 7\n")
+    lock = on_base(lock, base)
+    order = Order(name=name.replace(":1", ":2"), choices=plan.Choices(folder=folder))
+    try:
+        assembled = operation.build(engine, lock, store, quiet, order)
+        by_engine = operation.build(engine, lock, store, quiet, dataclasses.replace(order, by_engine=True, cache=False))
+        wrong = dataclasses.replace(
+            lock, base=dataclasses.replace(as_base(base), diff_ids=as_base(base).diff_ids[::-1])
+        )
+        with pytest.raises(IntegrityError, match="does not begin with the layers of the locked base"):
+            operation.build(engine, wrong, store, quiet, order)
+    finally:
+        engine.remove_image(order.name)
+
+    assert assembled.image == by_engine.image
+    assert [layer.diff_id for layer in assembled.image.layers[:3]] == list(as_base(base).diff_ids)
+    assert [layer.owner for layer in assembled.image.layers] == ["base", "base", "base", "python"]
+
+
+@pytest.mark.slow
+def test_debian_packages_on_an_image_base_are_installed_without_a_trace(
+    engine: Engine, name: str, essential: tuple[Path, ...], tmp_path: Path
+) -> None:
+    """The engine runs the script twice, at different times: one digest, the package is there, the script is not."""
+    store, lock, folder = world(tmp_path)
+    choices = plan.Choices(folder=folder)
+    system = dataclasses.replace(lock, apt=tuple(locked_debs(essential, store)), python=(), files=())
+    base = operation.build(engine, system, store, quiet, Order(name=name, choices=choices))
+    extra = tuple(locked_debs((made_deb(tmp_path),), store))
+    images = []
+    order = Order(name=name.replace(":1", ":2"), choices=choices, cache=False)
+    try:
+        for _ in range(2):
+            images.append(operation.build(engine, on_base(lock, base, *extra), store, quiet, order).image)
+            time.sleep(1.1)
+        found = engine.read_file(order.name, "/etc/made.conf"), engine.read_file(order.name, "/var/lib/made/configured")
+        with pytest.raises(EngineError):
+            engine.read_file(order.name, "/.envlock-debs/install.sh")
+        with pytest.raises(EngineError):
+            engine.read_file(order.name, "/usr/sbin/policy-rc.d")
+    finally:
+        engine.remove_image(order.name)
+
+    assert images[0] == images[1]
+    assert found == (b"setting\n", b"configured\n")
+    assert [layer.owner for layer in images[0].layers] == ["base", "base", "system", "python", "files"]
+
+
+def made_deb(folder: Path) -> Path:
+    """Return a Debian package with a configuration file and a script that runs when it is configured."""
+    root = folder / "made"
+    for path, text in {
+        "DEBIAN/control": "Package: made\nVersion: 2:1.0-1\nArchitecture: all\nMaintainer: x\nDescription: x\n",
+        "DEBIAN/conffiles": "/etc/made.conf\n",
+        "DEBIAN/postinst": "#!/bin/sh\nset -e\nmkdir -p /var/lib/made\ndate >> /var/log/made\n"
+        "echo configured > /var/lib/made/configured\n",
+        "etc/made.conf": "setting\n",
+    }.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    (root / "DEBIAN/postinst").chmod(0o755)
+    subprocess.run(
+        ["dpkg-deb", "--build", "--root-owner-group", root, folder / "made.deb"], capture_output=True, check=True
+    )
+    return folder / "made.deb"
 
 
 HOSTS: dict[str, tuple[Mapping[str, str], int]] = {
@@ -322,4 +409,12 @@ def test_layers_hold_what_the_environment_says(engine: Engine, name: str, tmp_pa
 
     assert engine.read_file(name, "/models/a.bin") == b"weights" * 1000
     assert engine.read_file(name, "/opt/venv/bin/beta").startswith(b"#!/opt/venv/bin/python\n")
+    assert engine.read_file(name, "/srv/b.bin") == b"weights" * 1000
     assert engine.read_file(name, "/usr/bin/perl5") == b"perl" * 500
+    with layout.spooled(engine.save(name), tmp_path, name) as spool:
+        top: tree.Tree = {}
+        for layer in spool.layers:
+            tree.apply_layer(top, RangeSource(spool.descriptor, layer.offset, layer.size, name), name)
+    assert (top[b"srv"].mode, top[b"srv"].gid) == (0o2775, 8)
+    assert (top[b"tmp"].mode, top[b"models"].mode, top[b"usr/bin/su"].mode) == (0o1777, 0o755, 0o4755)
+    assert top[b"opt/venv/bin/python"].link == b"/usr/bin/python3.11"

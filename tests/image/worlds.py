@@ -8,6 +8,7 @@ import base64
 import dataclasses
 import hashlib
 import io
+import subprocess
 import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -165,6 +166,7 @@ ROOT_FILES = (
     Thing("etc", None, 0o755),
     Thing("etc/os-release", b"ID=tiny\n"),
     Thing("opt", None, 0o755),
+    Thing("srv", None, 0o2775, gid=8),
     Thing("tmp", None, 0o1777),
     Thing("usr", None, 0o755),
     Thing("usr/bin", None, 0o755),
@@ -195,7 +197,10 @@ def world(folder: Path, text: bytes = b"VALUE = 1\n", number: int = 0) -> tuple[
         environment=dataclasses.replace(held.environment, name="tiny", interpreter="/usr/bin/python3.11"),
         apt=(deb("tiny", f"1.{number}"),),
         python=(locked_wheel(first, store), locked_wheel(second, store)),
-        files=(LockedFile(path="/models/a.bin", source="models/a.bin", size=size, sha256=digest),),
+        files=tuple(
+            LockedFile(path=path, source="models/a.bin", size=size, sha256=digest)
+            for path in ("/models/a.bin", "/srv/b.bin")
+        ),
         image=None,
         goldens=(),
     )
@@ -214,3 +219,18 @@ def deb(name: str, version: str) -> DebPackage:
         size=1,
         sha256=sha(name),
     )
+
+
+def locked_debs(paths: tuple[Path, ...], store: Store) -> Iterator[DebPackage]:
+    for path in paths:
+        shown = subprocess.run(
+            ["dpkg-deb", "--show", "--showformat=${Package} ${Version} ${Architecture}", path],
+            capture_output=True, check=True,
+        )  # fmt: skip
+        name, version, architecture = shown.stdout.decode().split()
+        digest, size = sha256_file(path)
+        with open(path, "rb") as stream:
+            store.add(stream, digest, path.name)
+        yield DebPackage(
+            name=name, version=version, architecture=architecture, file=f"pool/{path.name}", size=size, sha256=digest
+        )
