@@ -97,6 +97,7 @@ def site(tmp_path: Path, signing: lock_sites.Archive, monkeypatch: pytest.Monkey
     root = tmp_path / "site"
     archive = lock_sites.Archive(root, signing.keys)
     archive.deb("base-files", "12", Essential="yes", Depends="libc6")
+    archive.deb("dash", "0.5", Essential="yes")
     archive.deb("libc6", "2.36-9")
     archive.deb("usr-is-merged", "37", architecture="all")
     archive.deb("python3.11", "3.11.2-6", Depends="libc6 (>= 2.36)", Recommends="unwanted")

@@ -52,7 +52,7 @@ def test_lock_check_relock(site: Site) -> None:
     assert (missing.returncode, written.returncode, fresh.returncode) == (3, 0, 0)
     assert "no such lockfile" in missing.stderr
     assert written.stdout.startswith(
-        "wrote lockfiles/small.lock.toml\n  6 Debian packages, 2 wheels, 0 files\n  inputs sha256:"
+        "wrote lockfiles/small.lock.toml\n  7 Debian packages, 2 wheels, 0 files\n  inputs sha256:"
     )
     assert fresh.stdout == "lockfiles/small.lock.toml is fresh\n"
     assert again.stdout.startswith("unchanged ")
@@ -173,12 +173,8 @@ def test_the_json_document_is_alone_on_standard_output(site: Site) -> None:
     site.spec()
     document = json.loads(run(site, "lock", "--format", "json").stdout)
 
-    assert (document["schema"], document["changed"], document["apt"], document["python"]) == (
-        "envlock.lock/1",
-        True,
-        6,
-        2,
-    )
+    assert (document["schema"], document["changed"]) == ("envlock.lock/1", True)
+    assert (document["apt"], document["python"]) == (7, 2)
     site.index.wheel("lib", "1.2")
     moved = json.loads(run(site, "lock", "-U", "--format", "json").stdout)
     assert moved["moved"] == ["python lib 1.1 -> 1.2"]
@@ -369,18 +365,18 @@ def test_store_verify_and_gc(site: Site) -> None:
     repaired = run(site, "store", "verify", "--repair", "--format", "json")
     again = run(site, "lock")
 
-    assert whole.stdout.startswith("8 blobs, ")
+    assert whole.stdout.startswith("9 blobs, ")
     assert (whole.returncode, damaged.returncode, repaired.returncode, again.returncode) == (0, 4, 0, 0)
     assert str(lock.apt[0].sha256) in damaged.stdout
     assert json.loads(repaired.stdout)["broken"] == [str(lock.apt[0].sha256)]
     base = site.store.add_derived("base", base_key(lock), io.BytesIO(b"a base made of the locked packages"))
     assert run(site, "store", "gc").stdout.startswith("removed 0 blobs and 0 records")
     assert base.exists()
-    assert run(site, "store", "verify").stdout.startswith("9 blobs, ")
+    assert run(site, "store", "verify").stdout.startswith("10 blobs, ")
     other = site.folder / "other.lock.toml"
     other.write_text(lockfile.render(samples.lock()))
-    assert run(site, "store", "gc", "--dry-run", str(other)).stdout.startswith("would remove 9 blobs")
-    assert run(site, "store", "gc", str(other)).stdout.startswith("removed 9 blobs")
+    assert run(site, "store", "gc", "--dry-run", str(other)).stdout.startswith("would remove 10 blobs")
+    assert run(site, "store", "gc", str(other)).stdout.startswith("removed 10 blobs")
 
 
 def test_each_document_fits_its_schema(site: Site) -> None:
