@@ -92,7 +92,7 @@ def build_row() -> Row:
     context = pip_context()
     tag = "envlock-bench-pip:latest"
     return against(
-        "cold `build`, warm store", f"{ENVLOCK} build --no-cache --force -l {LOCAL}", "`docker build`, pip from disk",
+        "cold `build`, warm store", f"{ENVLOCK} build --force -l {LOCAL}", "`docker build`, pip from disk",
         f"docker build -q --no-cache --network none -t {tag} {context}", 1, count=1,
     )  # fmt: skip
 
@@ -131,10 +131,10 @@ def need(path: Path) -> None:
 
 def image_reference() -> str:
     """Return the name under which the engine holds the locked image of this host."""
-    from envlock.image.operation import reference_of
+    from envlock.image.operation import full_name
     from envlock.lockstore import read
 
-    return reference_of(read(LOCAL))
+    return full_name(read(LOCAL))
 
 
 def pip_context() -> Path:

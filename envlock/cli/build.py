@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @click.option("--update", is_flag=True, help="Replace the digest that the lockfile holds.")
 @click.option("--paranoid", is_flag=True, help="Prove again what the engine holds, whatever was proved before.")
 @click.option("--by-engine", is_flag=True, help="Let the engine's builder do all of it, even where nothing has to run.")
-@click.option("--no-cache", is_flag=True, help="Build everything anew.")
+@click.option("--force", is_flag=True, help="Build although the engine holds the proved image.")
+@click.option("--no-cache", is_flag=True, help="Make everything anew, the base too.")
 @click.option("--from-image", metavar="REF", help="Take this image, built by hand from the rendered folder.")
 @options.registry_option
 @options.template_options
@@ -46,8 +47,16 @@ def command(lock: Path | None, spec: Path | None, **chosen: Any) -> int:
         cache=not chosen["no_cache"],
         built=chosen["from_image"],
         update=chosen["update"],
+        force=chosen["force"],
         paranoid=chosen["paranoid"],
-        choices=operation.choices(path, spec, chosen["registry"], chosen["template"], chosen["allow_custom_template"]),
+        choices=operation.choices(
+            path,
+            spec,
+            chosen["registry"],
+            chosen["template"],
+            chosen["allow_custom_template"],
+            fresh=chosen["no_cache"],
+        ),
     )
     built, locked = operation.run(path, order, _engine, Store(default_root()), options.say)
     if chosen["output_format"] == "json":

@@ -36,13 +36,13 @@ _LEFT_BY_BOOTSTRAP = re.compile(
 _STANZA = re.compile(rb"^(Package|Status|Version|Architecture):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 
 
-def base_tar(lock: Lockfile, store: Store) -> Path:
-    """Return the path of `base.tar` in the store, made when it is not there yet.
+def base_tar(lock: Lockfile, store: Store, fresh: bool = False) -> Path:
+    """Return the path of `base.tar` in the store, made when it is not there yet, or `fresh`.
 
     Raises `ToolError` when mmdebstrap is missing or fails, `IntegrityError` when the
     tree does not hold exactly the locked packages.
     """
-    held = store.derived(KIND, base_key(lock))
+    held = None if fresh else store.derived(KIND, base_key(lock))
     if held is not None:
         return held
     with store.using():

@@ -36,10 +36,10 @@ class Order:
     """What is asked of `build`.
 
     `name` is the image's full name in the engine, `archive` a layout to write as well.
-    With `by_engine` the engine's own builder works even where nothing has to run, and
-    `cache` lets it reuse its steps. `built` names an image that somebody built from the
-    rendered folder. `update` replaces a recorded digest, `paranoid` believes no earlier
-    proof.
+    With `by_engine` the engine's own builder works even where nothing has to run; without
+    `cache` it reuses none of its steps, and the base is made anew. `built` names an image
+    that somebody built from the rendered folder. `update` replaces a recorded digest;
+    `force` builds although nothing changed, `paranoid` believes no earlier proof.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Order:
     cache: bool = True
     built: str | None = None
     update: bool = False
+    force: bool = False
     paranoid: bool = False
     choices: Choices = dataclasses.field(default_factory=Choices)
 
@@ -115,7 +116,7 @@ def run(path: Path, order: Order, connect: Callable[[], Engine], store: Store, s
 
 def _is_done(engine: Engine, lock: Lockfile, image: Image, store: Store, order: Order, say: Say) -> bool:
     """Return whether the engine holds the locked image, by our earlier proof or, `paranoid`, a new one."""
-    if order.archive is not None or order.built is not None or order.by_engine or not order.cache:
+    if order.archive or order.built or order.by_engine or order.force or not order.cache:
         return False
     if not proven(engine, store, order.name, image):
         return False
@@ -221,7 +222,9 @@ def write_layout(image: OutputImage, name: str, path: Path) -> None:
 # ---- what a person asked for ------------------------------------------------------------
 
 
-def choices(path: Path, spec: Path | None, registry: str, template: Path | None, allowed: bool) -> Choices:
+def choices(
+    path: Path, spec: Path | None, registry: str, template: Path | None, allowed: bool, fresh: bool = False
+) -> Choices:
     """Return what a person chose; `UsageError` for a template without the word that allows it.
 
     The spec lies where `spec` says, else beside the folder `lockfiles/` that holds `path`.
@@ -233,7 +236,9 @@ def choices(path: Path, spec: Path | None, registry: str, template: Path | None,
             hint="add `--allow-custom-template` when you trust it",
         )
     folder = path.parent.parent if path.parent.name == lockstore.FOLDER else path.parent
-    return Choices(registry=registry, template=template, folder=spec.parent if spec is not None else folder)
+    return Choices(
+        registry=registry, template=template, fresh=fresh, folder=spec.parent if spec is not None else folder
+    )
 
 
 def checked_name(name: str) -> str:

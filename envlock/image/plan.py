@@ -19,6 +19,8 @@ class Choices:
     """What a person may choose that is no part of the lockfile, and never changes the image's content."""
 
     registry: str = ""
+    fresh: bool = False
+    """Make the base anew, although the store has it."""
     template: Path | None = None
     base: str = ""
     """How the engine at hand calls the base image, when it has it under no registry's name."""
@@ -48,7 +50,7 @@ def context(lock: Lockfile, store: Store, choices: Choices) -> Iterator[Context]
         if isinstance(lock.base, ImageBase):
             items += _debs(lock, store)
         else:
-            items.append(from_file("base.tar", bootstrap.base_tar(lock, store)))
+            items.append(from_file("base.tar", bootstrap.base_tar(lock, store, choices.fresh)))
         items += [from_locked(f"files{held.path}", choices.folder / held.source, held) for held in lock.files]
         locked = tuple(Wheel(file=wheel.file, path=store.path(wheel.sha256, wheel.file)) for wheel in lock.python)
         with wheels.planned(locked, lock.environment.python, lock.environment.interpreter) as tree:

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from samples import lock as sample_lock
@@ -146,14 +147,16 @@ def _digest(lock: Lockfile, payload: str) -> Lockfile:
 
 def _environment(field: str) -> Callable[[Lockfile, str], Lockfile]:
     def change(lock: Lockfile, payload: str) -> Lockfile:
-        return dataclasses.replace(lock, environment=dataclasses.replace(lock.environment, **{field: payload}))
+        changes: dict[str, Any] = {field: payload}
+        return dataclasses.replace(lock, environment=dataclasses.replace(lock.environment, **changes))
 
     return change
 
 
 def _package(field: str) -> Callable[[Lockfile, str], Lockfile]:
     def change(lock: Lockfile, payload: str) -> Lockfile:
-        return dataclasses.replace(lock, apt=(dataclasses.replace(lock.apt[0], **{field: payload}),))
+        changes: dict[str, Any] = {field: payload}
+        return dataclasses.replace(lock, apt=(dataclasses.replace(lock.apt[0], **changes),))
 
     return change
 
