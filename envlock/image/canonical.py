@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from envlock.digest import Digest, canonical_json, sha256
-from envlock.errors import IntegrityError
+from envlock.errors import IntegrityError, LockfileError
 from envlock.image import tree
 from envlock.image.context import gathered
 from envlock.image.layertar import DIRECTORY, REGULAR, SYMLINK, Entry, RangeSource
@@ -39,12 +39,17 @@ _BUILDER_LABELS = frozenset(("io.buildah.version",))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """What the lockfile says about the image: `base` are the diff ids that stay untouched."""
+    """What the lockfile says about the image: `base` are the diff ids that stay untouched.
+
+    `files` are paths of files of the environment, `interpreter` the path of its Python;
+    none is looked for when it is empty.
+    """
 
     epoch: int
     platform: str
     base: tuple[Digest, ...]
     files: frozenset[bytes]
+    interpreter: bytes = b""
 
 
 def shape_of(lock: Lockfile) -> Shape:
@@ -54,6 +59,7 @@ def shape_of(lock: Lockfile) -> Shape:
         platform=lock.environment.platform,
         base=lock.base.diff_ids if isinstance(lock.base, ImageBase) else (),
         files=frozenset(held.path.lstrip("/").encode() for held in lock.files),
+        interpreter=lock.environment.interpreter.encode(),
     )
 
 
@@ -76,6 +82,7 @@ def canonical(saved: Spooled, shape: Shape, where: str) -> OutputImage:
     base = dict(final)
     for layer in saved.layers[count:]:
         tree.apply_layer(final, _source(saved, layer, where), where)
+    _refuse_without_interpreter(final, shape)
     kept = tuple(_base_layer(saved, layer) for layer in saved.layers[:count])
     made = tuple(
         _layer(saved.descriptor, owner, part, shape.epoch)
@@ -84,6 +91,17 @@ def canonical(saved: Spooled, shape: Shape, where: str) -> OutputImage:
     layers = kept + made
     config = canonical_config(saved.document, shape, layers)
     return OutputImage(config=config, manifest=manifest_of(config, layers), layers=layers)
+
+
+def _refuse_without_interpreter(final: Tree, shape: Shape) -> None:
+    found = tree.resolve(final, shape.interpreter) if shape.interpreter else None
+    if shape.interpreter and (found is None or found.kind != REGULAR or not found.mode & 0o111):
+        path = shape.interpreter.decode()
+        raise LockfileError(
+            f"the image has no interpreter {path}",
+            key="environment.interpreter",
+            hint="add its package to [apt] in the spec, or name another interpreter; then `envlock lock`",
+        )
 
 
 def recorded(image: OutputImage) -> Image:

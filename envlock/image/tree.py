@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 
 from envlock.errors import IntegrityError, StorageError
 from envlock.image import layertar, tarwriter
-from envlock.image.layertar import CHUNK, DIRECTORY, HARD_LINK, REGULAR, Entry, Source
+from envlock.image.layertar import CHUNK, DIRECTORY, HARD_LINK, REGULAR, SYMLINK, Entry, Source
 
 Tree = dict[bytes, Entry]
 
 WHITEOUT = b".wh."
 _OPAQUE = b".wh..wh..opq"
 _META = b".wh..wh."
+_MAX_LINKS = 40  # as Linux
 
 
 def parents(name: bytes) -> Iterator[bytes]:
@@ -87,6 +88,31 @@ def _complete(tree: Tree, names: set[bytes], where: str) -> None:
                 tree[folder] = Entry(name=folder, kind=DIRECTORY, mode=0o755, uid=0, gid=0, size=0)
             elif held.kind != DIRECTORY:
                 raise IntegrityError(f"leads through {folder!r}, which is no folder", where=where)
+
+
+def resolve(tree: Mapping[bytes, Entry], path: bytes) -> Entry | None:
+    """Return what `path` leads to when links are followed inside the tree, None when nowhere."""
+    left = path.split(b"/")[::-1]
+    done: list[bytes] = []
+    links = 0
+    while left:
+        part = left.pop()
+        if part in (b"", b"."):
+            continue
+        if part == b"..":
+            del done[-1:]
+            continue
+        held = tree.get(b"/".join([*done, part]))
+        if held is None or held.kind != SYMLINK:
+            done.append(part)
+            continue
+        links += 1
+        if links > _MAX_LINKS:
+            return None
+        if held.link.startswith(b"/"):
+            done.clear()
+        left += held.link.split(b"/")[::-1]
+    return tree.get(b"/".join(done))
 
 
 # ---- comparing -------------------------------------------------------------------------

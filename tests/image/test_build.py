@@ -162,6 +162,8 @@ def test_debian_packages_on_an_image_base_are_installed_without_a_trace(
     """The engine runs the script twice, at different times: one digest, the package is there, the script is not."""
     store, lock, folder = world(tmp_path)
     choices = plan.Choices(folder=folder)
+    environment = dataclasses.replace(lock.environment, interpreter="/usr/bin/perl")  # stands for one
+    lock = dataclasses.replace(lock, environment=environment)
     system = dataclasses.replace(lock, apt=tuple(locked_debs(essential, store)), python=(), files=())
     base = operation.build(engine, system, store, quiet, Order(name=name, choices=choices))
     extra = tuple(locked_debs((made_deb(tmp_path),), store))

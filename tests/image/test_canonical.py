@@ -7,7 +7,7 @@ import pytest
 from worlds import EPOCH, Thing, in_pieces, layer_bytes, read_tar, saved_archive, tar_of
 
 from envlock.digest import sha256
-from envlock.errors import IntegrityError
+from envlock.errors import IntegrityError, LockfileError
 from envlock.image import canonical, layout
 from envlock.image.canonical import Shape, recorded
 
@@ -193,6 +193,29 @@ def test_system_files_keep_modes_owners_and_capabilities(tmp_path: Path) -> None
     assert (found[b"mail"].mode, found[b"mail"].gid) == (0o2775, 8)
     assert found[b"ping"].capability == b"cap"
     assert b"selinux" not in layers["system"]
+
+
+@pytest.mark.parametrize(
+    ("things", "there"),
+    [
+        ([Thing("usr/bin/python3.11", b"elf", 0o755)], True),
+        ([Thing("usr/bin/real", b"elf", 0o755), Thing("usr/bin/python3.11", link="../bin/./real")], True),
+        ([Thing("real/python3.11", b"elf", 0o755), Thing("usr/bin", link="/real")], True),
+        ([Thing("usr/bin/python3.11", b"elf", 0o644)], False),
+        ([Thing("usr/bin/python3.11", None, 0o755)], False),
+        ([Thing("usr/bin/python3.11", link="nowhere")], False),
+        ([Thing("usr/bin/python3.11", link="python3.11")], False),
+        ([Thing("usr/bin/python3.12", b"elf", 0o755)], False),
+    ],
+)
+def test_an_image_without_the_interpreter_is_refused(things: list[Thing], there: bool, tmp_path: Path) -> None:
+    """The environment's bin/python would lead nowhere; links inside the image are followed."""
+    wanted = Shape(epoch=1, platform="linux/amd64", base=(), files=frozenset(), interpreter=b"/usr/bin/python3.11")
+    if there:
+        made(tmp_path, [tar_of(*things)], wanted)
+        return
+    with pytest.raises(LockfileError, match=r"no interpreter /usr/bin/python3\.11, at `environment\.interpreter`"):
+        made(tmp_path, [tar_of(*things)], wanted)
 
 
 # ---- config ----------------------------------------------------------------------------

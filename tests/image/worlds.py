@@ -172,6 +172,8 @@ ROOT_FILES = (
     Thing("usr/bin", None, 0o755),
     Thing("usr/bin/perl", b"perl" * 500, 0o755),
     Thing("usr/bin/perl5", mode=0o755, link="usr/bin/perl", hard=True),
+    Thing("usr/bin/python3", link="python3.11"),
+    Thing("usr/bin/python3.11", b"\x7fELF", 0o755),
     Thing("usr/bin/su", b"setuid", 0o4755),
     Thing("var", None, 0o755),
 )
