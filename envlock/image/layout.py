@@ -228,6 +228,12 @@ def receive(chunks: Iterator[bytes], target: Spool, where: str) -> Spooled:
     return Spooled(descriptor=target.descriptor, document=document, config=config, layers=layers)
 
 
+def member_pieces(spool: Spooled, member: Member) -> Iterator[bytes]:
+    """Yield the bytes of one layer of a spooled image."""
+    for start in range(member.offset, member.offset + member.size, CHUNK):
+        yield os.pread(spool.descriptor, min(CHUNK, member.offset + member.size - start), start)
+
+
 # ---- writing -------------------------------------------------------------------------
 
 

@@ -17,15 +17,17 @@ from envlock.image import assemble, dockerfile, layout, render
 from envlock.image.canonical import canonical, recorded, shape_of
 from envlock.image.context import gathered, tar_stream
 from envlock.image.engine import Engine, temporary_tag
+from envlock.image.entries import first_differences
 from envlock.image.layout import OutputImage, Spooled
 from envlock.image.plan import Choices, context
-from envlock.image.proof import Difference, image_differences, prove, proven, remember
+from envlock.image.proof import Difference, image_differences, prove, proven, reference_of, remember
 from envlock.lockfile import Image, ImageBase, Lockfile
 from envlock.store import Store
 
 Say = Callable[[str], None]
 
 SCHEMA = "envlock.build/1"
+_SHOWN = 5  # files named for each layer that differs
 _NAME = re.compile(
     r"[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
 )
@@ -84,7 +86,10 @@ class Built:
             "layers": [
                 {"owner": layer.owner, "diff-id": str(layer.diff_id), "size": layer.size} for layer in self.image.layers
             ],
-            "differences": [dataclasses.asdict(difference) for difference in self.differences],
+            "differences": [
+                {**dataclasses.asdict(difference), "entries": list(difference.entries)}
+                for difference in self.differences
+            ],
             "exit-code": self.exit_code,
         }
 
@@ -209,7 +214,34 @@ def _finished(engine: Engine, lock: Lockfile, store: Store, say: Say, order: Ord
         )
     remember(engine, store, order.name, record)
     found = image_differences(lock.image, record) if lock.image is not None else ()
+    if found and lock.image is not None:
+        found = _with_entries(engine, lock.image, store, found, image)
     return Built(image=record, reference=order.name, differences=found)
+
+
+def _with_entries(
+    engine: Engine, locked: Image, store: Store, found: tuple[Difference, ...], image: OutputImage
+) -> tuple[Difference, ...]:
+    """Return the differences with the first files that differ, if the engine still holds the locked image."""
+    reference = reference_of(engine, locked)
+    if reference is None:
+        return found
+    with layout.spooled(engine.save(reference), store.root, reference) as old:
+        if old.config != locked.config:
+            return found
+        held = dict(zip([f"layer {layer.owner}" for layer in locked.layers], old.layers, strict=True))
+        made = {f"layer {layer.owner}": layer for layer in image.layers}
+        return tuple(
+            dataclasses.replace(
+                difference,
+                entries=first_differences(
+                    layout.member_pieces(old, held[difference.what]), made[difference.what].pieces(), _SHOWN
+                ),
+            )
+            if difference.what in held and difference.what in made
+            else difference
+            for difference in found
+        )
 
 
 def write_layout(image: OutputImage, name: str, path: Path) -> None:

@@ -21,11 +21,15 @@ _NOTES = "image-proof"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """One layer (or the config) that is not the locked one; an empty text where there is none."""
+    """One layer (or the config) that is not the locked one; an empty text where there is none.
+
+    `entries` are the first files that differ, when the engine still holds the locked image.
+    """
 
     what: str
     locked: str
     found: str
+    entries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,13 +126,10 @@ def _note(store: Store, engine: Engine, name: str) -> Path:
     return store.root / _NOTES / f"{key.hex}.json"
 
 
-def reference_of(engine: Engine, image: Image, name: str) -> str | None:
-    """Return a reference under which `engine` may hold `image`: its Id in either kind of store, or `name`.
+def reference_of(engine: Engine, image: Image) -> str | None:
+    """Return the Id under which `engine` may hold `image`, in either kind of store; None when it does not.
 
-    It is where to look, not a proof of what is there; None when there is nothing.
+    It is where to look, not a proof of what is there.
     """
-    ident = image.manifest if engine.info.containerd_store else image.config
-    for reference in (str(ident), name):
-        if engine.inspect_image(reference) is not None:
-            return reference
-    return None
+    ident = str(image.manifest if engine.info.containerd_store else image.config)
+    return ident if engine.inspect_image(ident) is not None else None

@@ -32,5 +32,6 @@ def _lines(built: Built, path: Path, lock: Lockfile) -> Iterator[str]:
         yield f"\n{difference.what} differs"
         yield f"  locked  {difference.locked or '(none)'}"
         yield f"  found   {difference.found or '(none)'}"
+        yield from (f"  {entry}" for entry in difference.entries)
     if built.outcome == "drift":
         yield "\nthe lockfile is unchanged; `envlock build --update` records this image instead"

@@ -290,6 +290,27 @@ def test_another_image_than_the_locked_one_is_drift_and_the_lockfile_stays(
     assert lockstore.read(path).image == lock.image
 
 
+def test_drift_names_the_files_that_differ(engine: Engine, name: str, tmp_path: Path) -> None:
+    """As long as the engine still holds the locked image."""
+    other = name.replace(":1", ":2")
+    try:
+        locked, _ = build(engine, tmp_path, Order(name=other))
+        (tmp_path / "more").mkdir()
+        store, lock, folder = world(tmp_path / "more", b"VALUE = 9\n# more\n")
+        order = Order(name=name, choices=plan.Choices(folder=folder))
+        found = operation.build(engine, lock.with_image(locked.image), store, quiet, order).differences
+    finally:
+        engine.remove_image(other)
+
+    entries = {difference.what: difference.entries for difference in found}
+    assert list(entries) == ["config", "layer python"]
+    site = "/opt/venv/lib/python3.11/site-packages"
+    assert entries["layer python"] == (
+        f"{site}/alpha-1.0.dist-info/RECORD: content",
+        f"{site}/alpha/__init__.py: size 10 -> 17",
+    )
+
+
 def test_an_image_proven_before_and_replaced_since_is_not_believed(engine: Engine, name: str, tmp_path: Path) -> None:
     """The note of the proof names the Id; another image under the same name is built anew."""
     built, _ = build(engine, tmp_path, Order(name=name))
