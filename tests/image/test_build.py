@@ -25,9 +25,12 @@ from envlock.image import layout, operation, plan, proof, tree
 from envlock.image.engine import Engine, temporary_tag
 from envlock.image.layertar import RangeSource
 from envlock.image.operation import Built, Order
-from envlock.lockfile import DebPackage, ImageBase, Lockfile
+from envlock.lockfile import DebPackage, Image, ImageBase, Lockfile
 
 ROOT = Path(__file__).resolve().parents[2]
+
+MADE: list[Image] = []
+"""What the tests of one name built."""
 
 pytestmark = pytest.mark.engine
 
@@ -38,6 +41,9 @@ def name(engine: Engine) -> Iterator[str]:
     given = f"localhost/envlock-test/{secrets.token_hex(6)}:1"
     yield given
     engine.remove_image(given)
+    for image in MADE:  # those whose name went to another one
+        engine.remove_image(str(image.manifest if engine.info.containerd_store else image.config))
+    MADE.clear()
 
 
 def quiet(text: str) -> None:
@@ -57,7 +63,9 @@ def build(engine: Engine, folder: Path, order: Order, text: bytes = b"VALUE = 1\
     if not path.exists():
         path = write(folder, lock)
     order = dataclasses.replace(order, choices=plan.Choices(folder=folder))
-    return operation.run(path, order, lambda: engine, store, quiet)[0], path
+    built, _ = operation.run(path, order, lambda: engine, store, quiet)
+    MADE.append(built.image)
+    return built, path
 
 
 # ---- one digest --------------------------------------------------------------------------
