@@ -84,6 +84,9 @@ def _apart(x: float, y: float) -> float:
 
 
 def _cosine(values: list[tuple[float, float]]) -> float | None:
-    dot = math.fsum(x * y for x, y in values) if all(map(math.isfinite, sum(values, ()))) else math.nan
-    norms = math.sqrt(math.fsum(x * x for x, _ in values) * math.fsum(y * y for _, y in values)) if dot == dot else 0.0
-    return dot / norms if norms and math.isfinite(norms) else None
+    if not all(math.isfinite(x) and math.isfinite(y) for x, y in values):
+        return None
+    norms = math.sqrt(math.fsum(x * x for x, _ in values)) * math.sqrt(math.fsum(y * y for _, y in values))
+    if not norms or not math.isfinite(norms):
+        return None
+    return math.fsum(x * y for x, y in values) / norms

@@ -2,6 +2,7 @@
 
 import math
 import struct
+import time
 
 from made_reports import PLATFORM, report, sha, tensor, with_outputs, with_settings
 
@@ -134,6 +135,17 @@ def test_bfloat16_and_integers_are_decoded_by_their_own_width() -> None:
     assert (half.elements, half.ulp) == (2, 0)
     assert whole is not None
     assert (whole.ulp, whole.largest) == (None, float(0x40000000 - 0x3F800000))
+
+
+def test_all_values_of_a_large_output_are_measured_in_linear_time() -> None:
+    """A run with `--values` keeps hundreds of thousands of elements."""
+    many = [float(number) for number in range(200_000)]
+    begin = time.monotonic()
+    apart = distance.between(output(many), output([*many[:-1], 0.0]))
+
+    assert apart is not None
+    assert (apart.elements, apart.differing) == (200_000, 1)
+    assert time.monotonic() - begin < 20
 
 
 def test_samples_that_do_not_correspond_have_no_distance() -> None:
