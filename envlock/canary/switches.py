@@ -150,10 +150,12 @@ def _flush_denormal() -> Switch:
 
 def _deterministic() -> Switch:
     def put(torch: Any, value: Any) -> None:
-        torch.use_deterministic_algorithms(value, warn_only=False)
+        # Sets the same flag as `torch.use_deterministic_algorithms(value)`, which in newer versions
+        # imports the compiler as well: seconds, for a suite that compiles nothing.
+        torch.set_deterministic_debug_mode("error" if value else "default")
 
     def get(torch: Any) -> Any:
-        return bool(torch.are_deterministic_algorithms_enabled())
+        return bool(torch.are_deterministic_algorithms_enabled()) and torch.get_deterministic_debug_mode() == 2
 
     return Switch(bool, put, get)
 
