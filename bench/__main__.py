@@ -45,7 +45,9 @@ def lock_check_row() -> Row:
     big.mkdir(exist_ok=True)
     spec, lock = write_big_lock(big)
     read = f"{PYTHON} -c \"import tomllib; tomllib.load(open('{lock}', 'rb'))\""
-    return against("`lock --check`, 500 packages", f"{ENVLOCK} lock --check -f {spec} -l {lock}", "tomllib", read, 3, count=9)
+    return against(
+        "`lock --check`, 500 packages", f"{ENVLOCK} lock --check -f {spec} -l {lock}", "tomllib", read, 3, count=9
+    )
 
 
 def write_big_lock(folder: Path) -> tuple[Path, Path]:
@@ -92,7 +94,7 @@ def build_row() -> Row:
     context = pip_context()
     tag = "envlock-bench-pip:latest"
     return against(
-        "cold `build`, warm store", f"{ENVLOCK} build --force -l {LOCAL}", "`docker build`, pip from disk",
+        "cold `build`, warm store", f"{ENVLOCK} build --force -l {LOCAL}", "`docker build` + pip, from disk",
         f"docker build -q --no-cache --network none -t {tag} {context}", 1, count=1,
     )  # fmt: skip
 
@@ -147,11 +149,16 @@ def pip_context() -> Path:
 def machine() -> str:
     """Return the machine in words, as the table's caption."""
     model = next(
-        (line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ),
         platform.machine(),
     )
     docker = shutil.which("docker") or "no docker client"
-    return f"{os.cpu_count()} × {model}, Linux {platform.release()}, Python {platform.python_version()}, {Path(docker).name}"
+    python = platform.python_version()
+    return f"{os.cpu_count()} × {model}, Linux {platform.release()}, Python {python}, {Path(docker).name}"
 
 
 def main(names: list[str]) -> int:

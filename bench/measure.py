@@ -46,7 +46,9 @@ def shell(command: str) -> list[str]:
 def once(command: str, ok: tuple[int, ...] = (0,)) -> Run:
     """Run `command` once, its output thrown away; `BenchError` when its exit status is not in `ok`."""
     begin = time.perf_counter()
-    process = subprocess.Popen(shell(command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        shell(command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     assert process.stderr is not None
     said = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
@@ -63,7 +65,14 @@ def median(runs: list[Run]) -> Run:
 
 
 def against(
-    name: str, command: str, label: str, peer: str, limit: float, count: int = 7, ok: tuple[int, ...] = (0,), reset: str = ""
+    name: str,
+    command: str,
+    label: str,
+    peer: str,
+    limit: float,
+    count: int = 7,
+    ok: tuple[int, ...] = (0,),
+    reset: str = "",
 ) -> Row:
     """Measure `command` against `peer`, `count` times each in turn after one warm-up.
 
@@ -90,6 +99,6 @@ def within(name: str, command: str, seconds: float, count: int = 5, ok: tuple[in
     runs = [once(command, ok) for _ in range(count + 1)][1:]
     middle = median(runs)
     return Row(
-        name=name, against="a limit", reach=f"≤ {seconds:g} s", ratio=middle.seconds / seconds, ours=middle, theirs=None,
-        command=command, peer="", met=middle.seconds <= seconds,
+        name=name, against="a limit", reach=f"≤ {seconds:g} s", ratio=middle.seconds / seconds,
+        ours=middle, theirs=None, command=command, peer="", met=middle.seconds <= seconds,
     )  # fmt: skip

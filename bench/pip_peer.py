@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.measure import BenchError
 from envlock import lockstore
-from envlock.store import Store
+from envlock.store import Store, default_root
 
 DOCKERFILE = """\
 FROM scratch
@@ -22,12 +22,12 @@ RUN PYTHONDONTWRITEBYTECODE=1 {python} /wheels/{pip}/pip install --quiet --no-co
 def write_context(lock_path: Path, folder: Path) -> Path:
     """Write the peer's build context for the environment locked in `lock_path` and return it."""
     lock = lockstore.read(lock_path)
-    store = Store.open(os.environ)
+    store = Store(default_root())
     shutil.rmtree(folder, ignore_errors=True)
     wheels = folder / "wheels"
     wheels.mkdir(parents=True)
     for wheel in lock.python:
-        os.link(store.path(wheel.sha256), wheels / wheel.file)
+        os.link(store.path(wheel.sha256, wheel.file), wheels / wheel.file)
     pip = fetch_pip(wheels)
     from envlock.image.bootstrap import base_tar
 

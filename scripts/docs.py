@@ -24,7 +24,9 @@ def pages() -> list[Path]:
 def printed(command: str) -> str:
     """Return what `command` prints; `SystemExit` when it fails."""
     argv = [sys.executable, "-m", *shlex.split(command)]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("ENVLOCK_")} | {"COLUMNS": "80"}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("ENVLOCK_")} | {
+        "COLUMNS": "80"
+    }
     finished = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
     if finished.returncode != 0:
         raise SystemExit(f"error: `{command}` failed with status {finished.returncode}:\n{finished.stderr}")
@@ -56,7 +58,9 @@ def main(mode: str) -> int:
         elif fresh != text:
             stale += 1
             print(f"stale: {page.relative_to(ROOT)}; run `make docs`", file=sys.stderr)
-            sys.stderr.writelines(difflib.unified_diff(text.splitlines(True), fresh.splitlines(True), "page", "program", n=1))
+            sys.stderr.writelines(
+                difflib.unified_diff(text.splitlines(True), fresh.splitlines(True), "page", "program", n=1)
+            )
         for link in broken_links(page):
             stale += 1
             print(f"broken link in {page.relative_to(ROOT)}: {link}", file=sys.stderr)

@@ -65,7 +65,7 @@ def locked(step: Step) -> Step:
 def job() -> tuple[Lockfile, list[Step]]:
     """Run the four commands and return this host's lockfile and what they answered."""
     OUT.mkdir(exist_ok=True)
-    seed = ["--seed", COMMITTED] if COMMITTED.exists() and not LOCAL.exists() else []
+    seed: list[str | Path] = ["--seed", COMMITTED] if COMMITTED.exists() and not LOCAL.exists() else []
     steps = [locked(run("lock", "-f", SPEC, "-l", LOCAL, *seed))]
     built = run("build", "-l", LOCAL, "--format", "json", "-o", OUT / "build.json", answer=OUT / "build.json")
     steps.append(locked(built))
@@ -100,12 +100,12 @@ def moved(ours: Lockfile, theirs: Lockfile) -> str:
 def against_committed(lock: Lockfile, report: dict[str, Any]) -> list[tuple[str, str]]:
     """Return how this host's environment stands to the committed one, a line each."""
     if not COMMITTED.exists():
-        return [("committed lockfile", "none here")]
+        return [("committed lockfile", "none in this clone")]
     committed = lockstore.read(COMMITTED)
     if lock.image is None or committed.image is None:
         image = "could not tell: one of the two holds no image"
     elif (lock.image.config, lock.image.layers) == (committed.image.config, committed.image.layers):
-        image = "EQUAL: this host built the very same image"
+        image = "EQUAL: this host built the very same image, byte for byte"
     else:
         image = f"differs ({moved(lock, committed)})"
     lines = [("image digest", image), ("host facts", host_line(committed))]
@@ -122,17 +122,18 @@ def host_line(committed: Lockfile) -> str:
     drifts = drift.drift_of_facts(committed.host, probe(), committed.policy)
     differing = [found for found in drifts if found.verdict is drift.Verdict.DRIFT]
     if not drifts:
-        return "the same"
-    names = ", ".join(sorted({found.key for found in drifts})[:4])
-    return f"another machine: {len(differing)} facts differ, {len(drifts) - len(differing)} could not be told ({names}, …)"
+        return "the same in every locked fact"
+    names = sorted({found.key for found in drifts})
+    shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    return f"another machine: {len(differing)} facts differ, {len(drifts) - len(differing)} not known ({shown})"
 
 
 def golden_line(judgement: Any) -> str:
     if judgement is None:
         return "no report"
     if judgement.golden_known is False:
-        return "this platform class is new there"
-    return f"class known: {judgement.verdict.value}"
+        return "new class: no host like this one has recorded a golden there"
+    return f"known class: {judgement.verdict.value}"
 
 
 def summary(lock: Lockfile, steps: list[Step]) -> int:
@@ -140,14 +141,17 @@ def summary(lock: Lockfile, steps: list[Step]) -> int:
     by_name = {step.name: step for step in steps}
     canary, check = by_name["envlock canary run"], by_name["envlock check"]
     judged = canary.document.get("judgement", {})
-    tiers = "  ".join(f"{tier} {counts['passed']}/{counts['total']}" for tier, counts in judged.get("tiers", {}).items())
+    tiers = "  ".join(
+        f"{tier} {counts['passed']}/{counts['total']}" for tier, counts in judged.get("tiers", {}).items()
+    )
     rows = [
         ("inputs digest", str(lock.inputs())),
         ("image digest", str(lock.image.config) if lock.image else "none"),
         ("canary", f"{judged.get('verdict', 'unknown')}   {tiers}"),
         ("host drift", check.document.get("verdict", "unknown")),
         ("", ""),
-        *((f"to committed: {name}", text) for name, text in against_committed(lock, canary.document)),
+        (f"against {relative(COMMITTED)}", ""),
+        *((f"  {name}", text) for name, text in against_committed(lock, canary.document)),
         ("", ""),
         ("lockfile", relative(LOCAL)),
         ("reports", f"{relative(OUT)}/"),
@@ -155,7 +159,7 @@ def summary(lock: Lockfile, steps: list[Step]) -> int:
     ]
     print("\n" + "─" * 78)
     for name, text in rows:
-        print(f"  {name:<30}{text}".rstrip())
+        print(f"  {name:<17}{text}".rstrip() if text else f"  {name}".rstrip())
     print("─" * 78)
     code = worst_exit_code(step.code for step in steps)
     if code == 0:
