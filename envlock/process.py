@@ -118,7 +118,7 @@ def checked(finished: Finished, name: str, hint: str | None = None) -> bytes:
     if finished.status != 0:
         said = finished.stderr.decode("utf-8", "replace").strip().splitlines()[-8:]
         raise ToolError(
-            "`{}` failed with status {}{}".format(name, finished.status, "".join("\n  " + line for line in said)),
+            "`{}` failed with status {}{}".format(name, finished.status, "".join("\n  " + line[:300] for line in said)),
             hint=hint,
         )
     return finished.stdout
