@@ -101,22 +101,21 @@ def remove_leftovers(folder: Path, name: str) -> None:
 def scratch(purpose: str) -> Iterator[Path]:
     """Give a private folder for temporary files, gone when the block ends.
 
-    A process that is killed cannot clean up after itself: what such ones left under this
-    `purpose` is removed first. Raises `StorageError`.
+    A process that is killed cannot clean up after itself: what such ones left, for
+    whatever `purpose` (one word), is removed first. Raises `StorageError`.
     """
     import shutil  # these two: 5 ms that `check` has no use for
     import tempfile
 
     parent = Path(tempfile.gettempdir())
-    prefix = f"envlock-{purpose}-"
-    for left in parent.glob(f"{prefix}*"):
-        pid = left.name[len(prefix) :].split("-")[0]
+    for left in parent.glob("envlock-*-*-*"):
+        pid = left.name.split("-")[2]
         with contextlib.suppress(OSError):
             ours = left.lstat().st_uid == os.geteuid()
             if ours and pid.isdigit() and not Path(f"/proc/{pid}").exists():
                 shutil.rmtree(left, ignore_errors=True)
     try:
-        folder = tempfile.TemporaryDirectory(prefix=f"{prefix}{os.getpid()}-", dir=parent)
+        folder = tempfile.TemporaryDirectory(prefix=f"envlock-{purpose}-{os.getpid()}-", dir=parent)
     except OSError as error:
         raise storage_error(error, parent) from error
     with folder as name:

@@ -85,7 +85,11 @@ def served(root: Path) -> Iterator[Server]:
         def log_message(self, format: str, *arguments: object) -> None:
             pass
 
-    listening = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Listening(http.server.ThreadingHTTPServer):
+        def handle_error(self, request: object, client_address: object) -> None:
+            """A client that was killed, or has seen enough, is no fault of the server."""
+
+    listening = Listening(("127.0.0.1", 0), Handler)
     server.port = listening.server_address[1]
     thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
