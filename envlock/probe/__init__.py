@@ -14,7 +14,8 @@ from typing import Callable, Dict, Tuple, TypeVar
 from envlock.errors import UsageError
 from envlock.facts import FAILED, Device, Facts, Observed, absent
 from envlock.probe import engine
-from envlock.probe.host import Host, LiveHost
+from envlock.probe.host import Host
+from envlock.probe.live import LiveHost
 from envlock.registry import GPU, HOST, REGISTRY, in_scope
 
 Reader = Callable[[Host], Dict[str, Observed]]

@@ -11,7 +11,8 @@ from recorded_host import RecordedHost, cpuinfo, pci_gpu
 from envlock.errors import UsageError
 from envlock.facts import FAILED, NO_PERMISSION, NOT_SUPPORTED, Facts, absent
 from envlock.probe import probe
-from envlock.probe.host import Host, LiveHost, deferred, observe
+from envlock.probe.host import Host, deferred, observe
+from envlock.probe.live import LiveHost
 from envlock.registry import GPU, HOST, in_scope
 
 HOST_KEYS = [entry.key for entry in in_scope(HOST)]

@@ -1,0 +1,68 @@
+"""This machine as a host to probe: its files, its programs, its sockets, its driver.
+
+Travels to nodes: standard library only, Python 3.8 and newer.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Callable, Mapping, Sequence
+
+from envlock.facts import NOT_SUPPORTED
+from envlock.probe import engine, nvml_child
+from envlock.probe.host import Absent, Host
+
+
+class LiveHost(Host):
+    """This machine. `deadline` is in seconds, for each program and socket."""
+
+    def __init__(self, deadline: float = 5.0, nvml_deadline: float = 60.0) -> None:
+        super().__init__("/")
+        self._deadline = deadline
+        # Without persistence the first user wakes every GPU: seconds for each of up to sixteen.
+        self._nvml_deadline = nvml_deadline
+
+    def machine(self) -> str:
+        return os.uname().machine
+
+    def libc(self) -> str:
+        try:
+            found = os.confstr("CS_GNU_LIBC_VERSION")
+        except (ValueError, OSError):
+            found = None
+        if not found:
+            raise Absent(NOT_SUPPORTED, "the C library of this Python is not glibc")
+        return found
+
+    def python(self) -> tuple[str, str]:
+        return sys.implementation.name, ".".join(str(part) for part in sys.version_info[:3])
+
+    def module_file(self, name: str) -> str | None:
+        from importlib.machinery import PathFinder  # importlib.util takes longer to import than to use
+
+        spec = PathFinder.find_spec(name)
+        return None if spec is None else spec.origin
+
+    def variable(self, name: str) -> str | None:
+        return os.environ.get(name)
+
+    def program(self, name: str) -> str | None:
+        # shutil.which loads every compression module on its way.
+        for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+            path = os.path.join(folder, name)
+            if folder and os.path.isfile(path) and os.access(path, os.X_OK):
+                return path
+        return None
+
+    def output(self, argv: Sequence[str]) -> Callable[[], str]:
+        from envlock.process import checked, start
+
+        running = start(argv)
+        return lambda: checked(running.wait(self._deadline), argv[0]).decode("utf-8", "backslashreplace")
+
+    def ask(self, socket_path: str, request: bytes) -> Callable[[], bytes]:
+        return engine.send(socket_path, request, self._deadline)
+
+    def nvml(self) -> Mapping[str, object]:
+        return nvml_child.ask(self.module_file("pynvml"), self._nvml_deadline)
