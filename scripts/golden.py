@@ -155,6 +155,7 @@ def summary(lock: Lockfile, steps: list[Step]) -> int:
         ("", ""),
         ("lockfile", relative(LOCAL)),
         ("reports", f"{relative(OUT)}/"),
+        *([("engine", f"export DOCKER_HOST={named}")] if (named := os.environ.get("DOCKER_HOST")) else []),
         ("took", "  ".join(f"{step.name.split()[1]} {step.seconds:.1f} s" for step in steps)),
     ]
     print("\n" + "─" * 78)
