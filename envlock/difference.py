@@ -144,7 +144,7 @@ def _of_sides(before: _Side, after: _Side, allowed: frozenset[str], registry: Ma
     keys = {*before.host, *after.host}
     gpu_keys = {key for side in (before, after) for _, facts in side.gpus for key in facts}
     left, right = _filled(before, keys, gpu_keys), _filled(after, keys, gpu_keys)
-    if GPU_COUNT not in keys:
+    if GPU_COUNT not in keys and (before.gpus or after.gpus):
         left.host[GPU_COUNT], right.host[GPU_COUNT] = value(len(left.gpus)), value(len(right.gpus))
     host = Host(
         facts=tuple(sorted(left.host.items(), key=lambda pair: pair[0])),

@@ -20,6 +20,7 @@ GPU_COUNT = "nvidia.gpu_count"
 """How many GPUs there are; its rule judges missing and extra ones."""
 
 NOT_OBSERVED = "(not observed)"
+NOTHING_TO_JUDGE = "(no locked fact that a rule judges)"
 RECORD_HOST = "run `envlock lock` on the golden host to record it"
 
 
@@ -130,7 +131,12 @@ def compare_facts(
     counted = _compare_gpus(bench, host, observed)
     # A GPU that is named as missing is not told a second time as a count.
     bench.facts([(key, seen) for key, seen in host.facts if key != GPU_COUNT or not counted], observed.host, "")
-    return bench.comparison()
+    found = bench.comparison()
+    if not found.checked and not found.drifts and not found.allowed:
+        # No fact locked, or every one ignored: nothing was looked at, so nothing is known to match.
+        nothing = unanswered("host", NOTHING_TO_JUDGE, "(not compared)", RECORD_HOST)
+        return nothing.and_also(found)
+    return found
 
 
 class _Bench:

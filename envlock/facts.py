@@ -191,6 +191,11 @@ class Facts:
             key = "devices[{}]".format(index)
             if not isinstance(item, dict) or not isinstance(item.get("kind"), str):
                 raise UsageError("not a device", where=where, key=key)
+            if item["kind"] != "gpu":
+                # Nothing compares another kind: to pass it over would be to call it equal.
+                raise UsageError(
+                    "unknown kind of device {!r} (expected 'gpu')".format(item["kind"]), where=where, key=key
+                )
             ident = item.get("id")
             if not isinstance(ident, str):
                 raise UsageError("a device needs an `id`", where=where, key=key)

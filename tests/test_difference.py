@@ -32,6 +32,11 @@ def _changes(differences: Differences) -> dict[Change, int]:
     return {change: differences.count(change) for change in Change if differences.count(change)}
 
 
+def test_two_sides_without_any_fact_say_nothing() -> None:
+    """Where nothing was observed on either side, nothing was compared."""
+    assert diff_facts(Facts({}), Facts({})).verdict is Verdict.UNKNOWN
+
+
 @given(_hosts(_answers))
 def test_a_host_that_answered_does_not_differ_from_itself(observed: Facts) -> None:
     """Also where its GPUs do not hold the same facts: paired with themselves nothing differs but what they lack."""

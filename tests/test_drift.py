@@ -124,6 +124,16 @@ def test_a_lockfile_without_a_host_is_unknown_and_says_how_to_record_one() -> No
 # ---- GPUs ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("rules", [(), (Rule(key="*", rule="ignore"),)])
+def test_where_no_fact_is_judged_nothing_is_known_to_match(rules: tuple[Rule, ...]) -> None:
+    """A lockfile that lost its facts, or ignores all of them, says nothing about any host."""
+    locked = Host(facts=(), gpus=()) if not rules else host()
+    found = compare(locked, facts(), *rules)
+
+    assert (found.verdict, found.checked) == (Verdict.UNKNOWN, 0)
+    assert found.drifts[0].expected == "(no locked fact that a rule judges)"
+
+
 def test_one_changed_fact_on_one_of_eight_gpus_is_one_drift_on_that_gpu() -> None:
     """The other seven pair up; the eighth is named by its PCI bus id."""
     eight = [gpu_facts() for _ in range(8)]

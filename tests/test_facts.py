@@ -100,6 +100,10 @@ def test_digest_is_over_what_was_observed() -> None:
         ({"host": {"a": {"outcome": "value", "value": [True]}}}, "f: not a fact value: [True], at `host.a`"),
         ({"devices": {}}, "f: unexpected type (expected array), at `devices`"),
         ({"devices": [{"id": "x"}]}, "f: not a device, at `devices[0]`"),
+        (
+            {"devices": [{"kind": "npu", "id": "0", "facts": {}}]},
+            "f: unknown kind of device 'npu' (expected 'gpu'), at `devices[0]`",
+        ),
         ({"devices": [{"kind": "gpu"}]}, "f: a device needs an `id`, at `devices[0]`"),
         (
             {"devices": [{"kind": "gpu", "id": "x", "facts": {"a": None}}]},
