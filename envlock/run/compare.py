@@ -20,7 +20,7 @@ from envlock.lockfile import Determinism, Golden, Lockfile
 from envlock.run import reports
 from envlock.run.findings import Finding, Judgement, Kind, Tier, verdict_of
 from envlock.run.operators import first_partings
-from envlock.run.reports import OK, UNAVAILABLE, Report, operator_of
+from envlock.run.reports import OK, Report, operator_of
 from envlock.run.twins import compare
 
 __all__ = ["compare", "golden_from", "judge", "judge_report", "refusals", "refusals_of", "setting_differences"]
@@ -79,6 +79,7 @@ class _Judge:
         t1 = self._known_answers(causes)
         t2 = self._signatures(causes)
         t3 = self._models(causes)
+        self.unknowns.extend(f"{tier.name}: nothing was computed" for tier in (t1, t2, t3) if not tier.total)
         self._repeatable()
         self._memory()
         self.findings.extend(self.settings)
@@ -133,7 +134,7 @@ class _Judge:
                 continue
             if output.value == OK or self.expected.get(output.name) == output.value:
                 matched += 1
-            elif output.value.startswith(UNAVAILABLE):
+            elif not output.answered:
                 unknown += 1
                 self.unknowns.append(f"{output.name}: {output.value}")
             else:
@@ -193,7 +194,7 @@ class _Judge:
         missing = [name for name in self.expected if name[:2].upper() == tier and name not in named]
         self.unknowns.extend(f"{name} was not computed" for name in missing)
         other = [output for output in found if self.expected.get(output.name) != output.value]
-        raised = [output for output in other if output.value.startswith(UNAVAILABLE)]
+        raised = [output for output in other if not output.answered]
         self.unknowns.extend(f"{output.name}: {output.value}" for output in raised)
         differing = [(output.name, output.value) for output in other if output not in raised]
         counts = Tier(name=tier, matched=len(found) - len(differing), differing=len(differing), unknown=len(missing))

@@ -18,6 +18,9 @@ SOLO = "/solo"
 OK = "ok"
 UNAVAILABLE = "unavailable: "
 
+CONTROLS = ("weight-bit", "wrong-integer")
+"""What must fail in every run (`envlock.canary.suite.controls`): one that is not there did not fail."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
@@ -43,6 +46,11 @@ class Output:
     def tier(self) -> str:
         """`T1`, `T2` or `T3`."""
         return self.name[:2].upper()
+
+    @property
+    def answered(self) -> bool:
+        """Whether the run could give it at all: the text of an exception is no output."""
+        return not self.value.startswith(UNAVAILABLE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,7 +162,6 @@ def from_document(document: Mapping[str, Any] | Any, where: str) -> Report:
     if not outputs or len({output.name for output in outputs}) != len(outputs):
         raise top.fail("is empty, or names one output twice", "outputs")
     request = _Reader(top.data.get("request"), where, "request")
-    flip = request.data.get("weight-bit-flip")
     return Report(
         suite=top.text("suite"),
         inputs=top.text("inputs"),
@@ -168,16 +175,23 @@ def from_document(document: Mapping[str, Any] | Any, where: str) -> Report:
         not_in_force=top.texts("not-in-force"),
         changed_inputs=top.texts("changed-inputs"),
         blind=_blind(top),
-        flip=None if flip is None else f"{flip.get('tensor')} bit {flip.get('bit')}",
+        flip=_flip(request),
         image=_image(top),
     )
+
+
+def _flip(request: _Reader) -> str | None:
+    if request.data.get("weight-bit-flip") is None:
+        return None
+    asked = _Reader(request.data["weight-bit-flip"], request.where, "request.weight-bit-flip")
+    return f"{asked.text('tensor')} bit {asked.number('bit')}"
 
 
 def _blind(top: _Reader) -> tuple[str, ...]:
     found = _Reader(top.data.get("controls"), top.where, "controls").data
     if not found:
         raise top.fail("is empty: a run without a control that must fail proves nothing", "controls")
-    return tuple(sorted(name for name, seen in found.items() if seen is not True))
+    return tuple(sorted(name for name in {*CONTROLS, *found} if found.get(name) is not True))
 
 
 def _image(top: _Reader) -> str | None:

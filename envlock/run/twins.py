@@ -127,11 +127,12 @@ def compare_reports(a: Report, b: Report, name_a: str = "A", name_b: str = "B") 
             information=information,
             unknowns=tuple(unknowns),
         )
+    unknowns.extend(_unanswered(a, b))
     outputs, compared = _outputs(a, b)
     wrong = tuple(
         left.name
         for left in a.outputs
-        if left.tier == "T1" and left.value != OK and left.value in _values(b, left.name)
+        if left.tier == "T1" and left.answered and left.value != OK and left.value in _values(b, left.name)
     )
     blind = bool(a.blind or b.blind)
     unstable = bool(a.differences or b.differences)
@@ -159,7 +160,20 @@ def _unusable(report: Report, name: str) -> list[str]:
     found.extend(f"{name}: {problem}" for problem in report.problems)
     for output in dict.fromkeys(item.name for item in report.differences):
         found.append(f"{name}: {output} is not repeatable there")
+    if report.flip is None:
+        found.extend(f"{name}: {weight} in memory is not what the generator made" for weight in report.changed_inputs)
     return found
+
+
+def _unanswered(a: Report, b: Report) -> list[str]:
+    """Return, in words, each output that a report could not give: the lack of an answer equals nothing."""
+    right = {output.name: output for output in b.outputs}
+    both = [(output, right[output.name]) for output in a.outputs if output.name in right]
+    return [
+        f"{one.name}: {(other if one.answered else one).value}"
+        for one, other in both
+        if not (one.answered and other.answered)
+    ]
 
 
 def _values(report: Report, name: str) -> list[str]:
@@ -183,7 +197,8 @@ def _outputs(a: Report, b: Report) -> tuple[tuple[Parting, ...], int]:
     found = []
     for name in names:
         one, other = left.get(name), right.get(name)
-        if one is None or other is None or one.value != other.value:
+        told = one is None or other is None or (one.answered and other.answered)
+        if told and (one.value if one else None) != (other.value if other else None):
             found.append(_parting(name, one, other))
     return tuple(found), len(names)
 

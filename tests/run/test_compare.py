@@ -255,6 +255,16 @@ def test_an_output_that_is_missing_is_unknown() -> None:
     assert judgement.unknowns == ("t3.convnet: raised RuntimeError: x", "t3.convnet.001.conv was not computed")
 
 
+@pytest.mark.parametrize("tier", ["T1", "T2", "T3"])
+def test_a_tier_without_any_output_is_unknown(tier: str) -> None:
+    """T1 stands in no golden: that all of it is gone shows only here. A short golden hides no tier either."""
+    left = [output for output in report()["outputs"] if output["name"][:2].upper() != tier]
+    short = report(outputs=left)
+    judgement = compare.judge(short, BARE.with_golden(compare.golden_from(short, None)))
+
+    assert (judgement.exit_code, judgement.unknowns) == (3, (f"{tier}: nothing was computed",))
+
+
 def test_a_weight_that_changed_in_memory_is_broken_hardware() -> None:
     """Weights are hashed again after the run: a bit that flipped by itself is found without any golden."""
     judgement = compare.judge(report(**{"changed-inputs": ["t3.encoder.q.weight"]}), BARE)
@@ -306,7 +316,11 @@ def test_a_failed_run_gives_no_golden() -> None:
     ("document", "reason"),
     [
         (with_outputs(report(), t1__k1__mm="wrong: 1 of 9"), "T1 is red: t1.k1.mm wrong: 1 of 9"),
-        (report(controls={"weight-bit": False}), "the control weight-bit must fail and did not"),
+        (
+            report(controls={"weight-bit": False, "wrong-integer": True}),
+            "the control weight-bit must fail and did not",
+        ),
+        (report(controls={"wrong-integer": True}), "the control weight-bit must fail and did not"),
         (
             report(differences=[{"process": 1, "run": 2, "name": "t2.s7.math.exp", "value": "x"}]),
             "t2.s7.math.exp is not repeatable",
@@ -348,6 +362,10 @@ def test_a_good_run_may_replace_a_golden_that_differs() -> None:
         ({"outputs": []}, "is empty, or names one output twice, at `outputs`"),
         ({"outputs": [tensor("t3.a.001.b", [1.0])] * 2}, "names one output twice"),
         ({"outputs": [{"name": "../x", "value": "ok"}]}, "not the name of an output: '../x', at `outputs\\[0\\].name`"),
+        (
+            {"request": {"backend": "cpu", "weight-bit-flip": "x"}},
+            "unexpected type \\(expected object\\), at `request.weight-bit-flip`",
+        ),
         ({"controls": {}}, "a run without a control that must fail proves nothing"),
         ({"platform": {"x": 1}}, "no object of strings, at `platform`"),
         ({"differences": [{"process": "1"}]}, "no number, at `differences\\[0\\].process`"),

@@ -4,6 +4,7 @@ import math
 import struct
 import time
 
+import pytest
 from made_reports import PLATFORM, report, sha, tensor, with_outputs, with_settings
 
 from envlock.drift import Verdict
@@ -83,6 +84,23 @@ def test_what_is_wrong_in_both_is_no_match() -> None:
     comparison = twins.compare(broken, broken)
 
     assert (comparison.exit_code, comparison.wrong) == (1, ("t1.k1.mm",))
+
+
+@pytest.mark.parametrize("second", ["unavailable: no _int_mm", "ok"])
+def test_what_a_report_could_not_give_is_unknown(second: str) -> None:
+    """Two runs that both could not compute an output have not computed the same bits."""
+    lacking = with_outputs(report(), t1__k3__int_mm="unavailable: no _int_mm")
+    comparison = twins.compare(lacking, with_outputs(report(), t1__k3__int_mm=second))
+
+    assert (comparison.exit_code, comparison.wrong, comparison.outputs) == (3, (), ())
+    assert comparison.unknowns == ("t1.k3.int_mm: unavailable: no _int_mm",)
+
+
+def test_a_weight_that_changed_in_memory_is_no_match() -> None:
+    """Both hosts may have computed the same from the same broken weight."""
+    broken = report(**{"changed-inputs": ["t3.encoder.q.weight"]})
+
+    assert twins.compare(broken, broken).exit_code == 3
 
 
 def test_what_is_not_repeatable_on_one_side_is_no_match() -> None:
