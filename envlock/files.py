@@ -49,8 +49,8 @@ def read_bytes(path: Path, limit: int = MAX_TEXT) -> bytes:
 def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Replace the file at `path` with `data`, whole or not at all.
 
-    A symbolic link at `path` is refused (`UsageError`): following it would write a
-    file nobody named. Raises `StorageError` when the disk refuses; the old file is
+    What is no regular file is refused (`UsageError`): following a symbolic link would
+    write a file nobody named, replacing a device or a pipe would destroy it. Raises `StorageError` when the disk refuses; the old file is
     then still there.
     """
     with replacing(path, mode) as stream:
@@ -64,8 +64,7 @@ def replacing(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
     When the block raises, `path` is untouched and nothing stays behind. The errors are
     those of `write_atomic`.
     """
-    if path.is_symlink():
-        raise UsageError("is a symbolic link; refusing to write through it", where=path)
+    _refuse_irregular(path)
     folder = path.parent
     temporary = folder / f"{_TEMPORARY}{path.name}-{os.getpid()}-{os.urandom(4).hex()}"
     try:
@@ -86,6 +85,22 @@ def replacing(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
         fsync_folder(folder)
     except OSError as error:
         raise storage_error(error, path) from error
+
+
+def _refuse_irregular(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise storage_error(error, path) from error
+    if stat.S_ISLNK(mode):
+        raise UsageError("is a symbolic link; refusing to write through it", where=path)
+    if stat.S_ISDIR(mode):
+        raise UsageError("is a folder, expected a file", where=path)
+    if not stat.S_ISREG(mode):
+        hint = "name a file, or `-` for standard output"
+        raise UsageError("is no regular file; refusing to replace it", where=path, hint=hint)
 
 
 def remove_leftovers(folder: Path, name: str) -> None:

@@ -55,6 +55,20 @@ def test_a_symbolic_link_is_not_written_through(tmp_path: Path) -> None:
     assert target.read_bytes() == b"mine"
 
 
+def test_what_is_no_regular_file_is_not_replaced(tmp_path: Path) -> None:
+    """`-o /dev/null`, run by root, would leave the machine without its null device."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    with pytest.raises(UsageError, match="is no regular file; refusing to replace it"):
+        files.write_atomic(pipe, b"x")
+    with pytest.raises(UsageError, match="is a folder, expected a file"):
+        files.write_atomic(tmp_path, b"x")
+
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
 def test_a_lock_file_that_is_a_symbolic_link_is_refused(tmp_path: Path) -> None:
     """Opening the lock never creates or truncates what a link points to."""
     target = tmp_path / "profile"
