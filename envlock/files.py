@@ -50,8 +50,8 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Replace the file at `path` with `data`, whole or not at all.
 
     What is no regular file is refused (`UsageError`): following a symbolic link would
-    write a file nobody named, replacing a device or a pipe would destroy it. Raises `StorageError` when the disk refuses; the old file is
-    then still there.
+    write a file nobody named, replacing a device or a pipe would destroy it. Raises
+    `StorageError` when the disk refuses; the old file is then still there.
     """
     with replacing(path, mode) as stream:
         stream.write(data)
