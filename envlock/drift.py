@@ -21,7 +21,7 @@ GPU_COUNT = "nvidia.gpu_count"
 
 NOT_OBSERVED = "(not observed)"
 NOTHING_TO_JUDGE = "(no locked fact that a rule judges)"
-RECORD_HOST = "run `envlock lock` on the golden host to record it"
+RECORD_HOST = "run `envlock lock --update-host` on the golden host to record it"
 
 
 class Kind(StrEnum):

@@ -148,7 +148,7 @@ def test_a_lockfile_without_a_host_is_unknown_with_what_to_do(tmp_path: Path) ->
     held = dataclasses.replace(lock(), host=None, policy=())
     ended = check(tmp_path, facts(), held=held)
     assert ended.code == 3
-    assert "fix: run `envlock lock` on the golden host to record it" in ended.out
+    assert "fix: run `envlock lock --update-host` on the golden host to record it" in ended.out
 
 
 def test_a_severity_of_warning_is_shown_and_exits_with_0(tmp_path: Path) -> None:
