@@ -47,13 +47,14 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(program: str, application: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     isolated = [] if program.startswith("python2") or "python2" in program else ["-I"]
+    engine = {name: text for name, text in os.environ.items() if name.startswith("DOCKER_")}  # its socket is a fact
     return subprocess.run(
         [program, *isolated, str(application), *arguments],
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
-        env={"PATH": os.environ["PATH"], "LC_ALL": "C"},
+        env={"PATH": os.environ["PATH"], "LC_ALL": "C"} | engine,
     )
 
 

@@ -33,6 +33,11 @@ def environment(**changed: str) -> dict[str, str]:
     return {**kept, **changed}
 
 
+def engine_environment() -> dict[str, str]:
+    """Return the variables that name the engine of this test run, for a test that needs it."""
+    return {name: text for name, text in os.environ.items() if name.startswith("DOCKER_")}
+
+
 def envlock(
     *arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> Ended:

@@ -135,7 +135,15 @@ def test_a_switch_that_does_not_exist_is_exit_2_before_anything_runs(tmp_path: P
 def test_an_image_without_torch_could_not_tell(tmp_path: Path, python_image: str) -> None:
     """The whole way through a real container: the reason comes back in the frame, exit 3."""
     ended = program.envlock(
-        "canary", "run", "-l", lock_without_image(tmp_path), "--image", python_image, "--backend", "cpu"
+        "canary",
+        "run",
+        "-l",
+        lock_without_image(tmp_path),
+        "--image",
+        python_image,
+        "--backend",
+        "cpu",
+        env=program.engine_environment(),
     )
 
     assert ended.code == 3, ended.err

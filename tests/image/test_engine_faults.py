@@ -281,7 +281,10 @@ def test_a_silent_engine_is_given_up_quickly(
     monkeypatch.setattr(engines, "CONNECT", 0.5)
     daemon.on("GET", "/version", lambda request: daemon.wait(30))
 
-    assert "did not finish within 0.5 s" in failure(lambda: connect(daemon.environ), 0.5)
+    why = failure(lambda: connect(daemon.environ), 0.5)
+
+    # Two clocks run, one for each read and one for the whole request; either may ring first.
+    assert "did not finish within 0.5 s" in why or "the engine did not answer in time" in why
 
 
 @pytest.mark.parametrize(
