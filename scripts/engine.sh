@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Find a container engine that answers, or start one where that may be done.
 #   scripts/engine.sh              find one; as root on Debian or Ubuntu install and start Docker
-#   scripts/engine.sh --registry   the same, and have Debian's docker-registry for the tests
+#   scripts/engine.sh --registry   the same, and have Debian's docker-registry and gpg for the tests
 #   scripts/engine.sh stop         end the engine that this script started, and no other
 # Standard output is for `eval`: `export DOCKER_HOST=...` when envlock would not find the
 # engine by itself, else nothing. Each step is one line on standard error. Exit 3 when
@@ -55,9 +55,14 @@ stop() {
   rm -rf "$run"
 }
 
+lacking() { # which packages' programs are missing: PROGRAM=PACKAGE ...
+  local pair
+  for pair in "$@"; do has "${pair%%=*}" || printf '%s\n' "${pair#*=}"; done
+}
+
 install() { # install the packages whose program is missing: PROGRAM=PACKAGE ...
-  local pair missing=()
-  for pair in "$@"; do has "${pair%%=*}" || missing+=("${pair#*=}"); done
+  local missing
+  mapfile -t missing < <(lacking "$@")
   [ ${#missing[@]} != 0 ] || return 0
   may_apt || return 1
   say "installing Debian's ${missing[*]}"
@@ -108,8 +113,9 @@ start() { # try the gentlest way first: no bridge, no firewall rules, the best s
 
 main() {
   local found why tools=(mmdebstrap=mmdebstrap)
-  [ "${1:-}" != --registry ] || tools+=(docker-registry=docker-registry)
-  install "${tools[@]}" || say "not installed, and this is not root with apt: ${tools[*]%%=*} (parts of the work need them)"
+  [ "${1:-}" != --registry ] || tools+=(docker-registry=docker-registry gpg=gpg gpg-agent=gpg-agent)
+  install "${tools[@]}" ||
+    say "parts of the work need what is not installed (Debian or Ubuntu: \`sudo apt-get install $(lacking "${tools[@]}" | xargs)\`)"
   if found=$(answers); then
     say "$found"
     return

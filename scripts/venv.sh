@@ -34,8 +34,11 @@ make_venv() {
     rm -rf "$venv"
     if may_apt && "$python" -c 'import sys; sys.exit(sys.prefix != "/usr")'; then
       say "installing Debian's python3-venv"
-      apt-get update -qq >/dev/null
-      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null
+      local log
+      log=$(mktemp)
+      { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv; } >"$log" 2>&1 ||
+        fail "apt-get could not install python3-venv: $(tail -n 2 "$log" | tr '\n' ' ')" 'install it by hand, then run this again'
+      rm -f "$log"
       "$python" -m venv "$venv"
     else
       fail "\`$python -m venv\` does not work" 'install the venv module (Debian: `apt-get install python3-venv`)'
@@ -55,13 +58,15 @@ if [ "$want" = test ]; then
   say 'installing envlock and its test tools'
   pip install -e '.[dev]'
   # One torch for all, CPU only: the build that the example environment locks. From
-  # where the host's pip finds it, else from where uv knows that it lies.
+  # where the host's pip finds it, else from where uv knows that it lies. Never a build
+  # for a GPU: those are gigabytes that no test here uses.
   torch=$(sed -n 's/.*"torch==\([0-9.]*\)+cpu".*/\1/p' examples/torch-cpu/envlock.toml)
-  if ! "$venv/bin/python" -c 'import torch, numpy' 2>/dev/null; then
+  pip install --only-binary :all: numpy || say 'no numpy for this Python can be had here'
+  if ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
     say "installing torch $torch for CPU"
-    pip install --only-binary :all: "torch==$torch+cpu" numpy 2>/dev/null ||
-      "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --torch-backend cpu "torch==$torch" numpy ||
-      say 'no torch for this Python can be had here: the tests that need it will be skipped, each saying so'
+    pip install --only-binary :all: "torch==$torch+cpu" 2>/dev/null ||
+      why=$("$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --torch-backend cpu "torch==$torch" 2>&1) ||
+      say "no torch for this Python can be had here ($(tail -n 1 <<<"$why" | sed 's/^ *\(cause: \)*//')): the tests that need it will be skipped, each saying so; \`make clean\` lets the next run try again"
   fi
 else
   say 'installing envlock'
