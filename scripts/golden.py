@@ -100,7 +100,7 @@ def moved(ours: Lockfile, theirs: Lockfile) -> str:
 def against_committed(lock: Lockfile, report: dict[str, Any]) -> list[tuple[str, str]]:
     """Return how this host's environment stands to the committed one, a line each."""
     if not COMMITTED.exists():
-        return [("committed lockfile", "none in this clone")]
+        return [("nothing", "this clone holds no committed lockfile")]
     committed = lockstore.read(COMMITTED)
     if lock.image is None or committed.image is None:
         image = "could not tell: one of the two holds no image"
@@ -123,9 +123,10 @@ def host_line(committed: Lockfile) -> str:
     differing = [found for found in drifts if found.verdict is drift.Verdict.DRIFT]
     if not drifts:
         return "the same in every locked fact"
+    differ = "1 fact differs" if len(differing) == 1 else f"{len(differing)} facts differ"
     names = sorted({found.key for found in drifts})
     shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-    return f"another machine: {len(differing)} facts differ, {len(drifts) - len(differing)} not known ({shown})"
+    return f"another machine: {differ}, {len(drifts) - len(differing)} not known ({shown})"
 
 
 def golden_line(judgement: Any) -> str:
@@ -160,11 +161,11 @@ def summary(lock: Lockfile, steps: list[Step]) -> int:
     ]
     print("\n" + "─" * 78)
     for name, text in rows:
-        print(f"  {name:<17}{text}".rstrip() if text else f"  {name}".rstrip())
+        print(f"  {name:<18}{text}".rstrip() if text else f"  {name}".rstrip())
     print("─" * 78)
     code = worst_exit_code(step.code for step in steps)
     if code == 0:
-        print(f"  next: `.venv/bin/envlock check -l {relative(LOCAL)}` in CI, or `make test`")
+        print("  next: an environment of your own: `.venv/bin/envlock init` (README.md, A tour), or `make test`")
     else:
         print(f"  exit code {code}: see above (docs/exit-codes.md says what it means)")
     return code
