@@ -102,8 +102,9 @@ def bring_wheels(wheels: Sequence[Wheel], store: Store, indexes: Indexes, say: S
     """Bring freshly resolved wheels into the store and return them as they are locked."""
     needed = [wheel for wheel in wheels if not store.holds(wheel.sha256)]
     if needed:
-        known = sum(wheel.size or 0 for wheel in needed)
-        say(f"fetching {len(needed)} wheels ({known / 1e6:.0f} MB or more)")
+        sizes = [wheel.size for wheel in needed if wheel.size is not None]  # not every index tells them
+        size = f" ({sum(sizes) / 1e6:.0f} MB)" if len(sizes) == len(needed) else ""
+        say(f"fetching {len(needed)} wheels{size}")
     downloader = Downloader(store, indexes)
     for wheel in needed:
         downloader.bring(wheel.url, wheel.sha256, wheel.size, wheel.file)
