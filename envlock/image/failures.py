@@ -4,7 +4,7 @@ import contextlib
 import http.client
 import json
 
-from envlock.errors import EngineError
+from envlock.errors import EngineError, EnvlockError, IntegrityError
 from envlock.image.endpoints import redacted
 
 
@@ -14,6 +14,20 @@ class EngineRefused(EngineError):
     def __init__(self, message: str, status: int, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.status = status
+
+
+# What Docker and Podman answer when a file of a layer is no longer the one that was loaded:
+# both put archives together with vbatts/tar-split, whose words these are.
+_ALTERED = "file integrity checksum failed"
+
+
+def refused(what: str, status: int, body: bytes) -> EnvlockError:
+    """Return the error for an answer that is one: `IntegrityError` where the engine's own bytes are altered."""
+    said = refusal(status, body)
+    if _ALTERED in said:
+        hint = "the engine's store is damaged: remove the image there, then run `envlock build`"
+        return IntegrityError(f"{what}: {said}", hint=hint)
+    return EngineRefused(f"{what}: {said}", status)
 
 
 def refusal(status: int, body: bytes) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from envlock.errors import EngineError, EnvlockError
 from envlock.image.endpoints import Endpoint, redacted
-from envlock.image.failures import EngineRefused, in_words, refusal
+from envlock.image.failures import in_words, refused
 
 CHUNK = 1 << 20
 _LANE = 4  # chunks in flight: bounds memory when the reader is slower than the engine
@@ -266,9 +266,7 @@ class _Running:
         self.response = response
         if response.status_code >= 400:
             with response:
-                raise EngineRefused(
-                    f"{what}: {refusal(response.status_code, _read_all(response, what))}", response.status_code
-                )
+                raise refused(what, response.status_code, _read_all(response, what))
         return response
 
     def watched(self, upload: Upload) -> Iterator[bytes]:

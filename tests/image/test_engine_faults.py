@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fakes.daemon import FakeDaemon, Request, read_upload
 
-from envlock.errors import EngineError, StorageError
+from envlock.errors import EngineError, IntegrityError, StorageError
 from envlock.image import engine as engines
 from envlock.image.engine import Engine, connect
 
@@ -58,6 +58,16 @@ def test_an_answer_of_500_is_told_in_the_engines_words(daemon: FakeDaemon, engin
     }
     for says, call in calls.items():
         assert failure(call, 0.0) == f"{says}: the engine answered 500: disk full"
+
+
+def test_an_engine_that_finds_its_own_layer_altered_is_an_integrity_fault(daemon: FakeDaemon, engine: Engine) -> None:
+    """A file changed under the engine's feet is no engine that cannot answer: exit 4, as for any altered bytes."""
+    says = 'file integrity checksum failed for "opt/venv/lib/a.py"'
+    daemon.on("GET", "/images/.*/get", lambda request: request.json({"message": says}, 500))
+
+    with pytest.raises(IntegrityError, match=r"cannot save image `a:1`.*checksum failed") as caught:
+        drain(engine.save("a:1"))
+    assert caught.value.exit_code == 4
 
 
 def test_an_error_of_500_without_a_message_is_told_by_its_number(daemon: FakeDaemon, engine: Engine) -> None:
