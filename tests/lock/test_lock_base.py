@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 import samples
-from conftest import Site
+from lock_project import Site
 
 from envlock.digest import Digest
 from envlock.errors import CouldNotTell, EngineError, SpecError

@@ -13,7 +13,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import samples
-from conftest import SPEC, Site
+from lock_project import SPEC, Site
 
 from envlock import lockfile, lockstore
 from envlock.lock.needed import base_key

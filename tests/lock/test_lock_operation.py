@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import samples
-from conftest import Site
+from lock_project import Site
 
 from envlock import lockfile
 from envlock.digest import sha256
