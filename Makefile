@@ -19,7 +19,7 @@ golden:  ## run the main job on this host: lock, build, canary, check
 
 test:  ## run all tests; each skip is printed with its reason
 	@scripts/venv.sh test
-	@engine="$$(scripts/engine.sh --registry)" || { [ -z "$${ENVLOCK_REQUIRE_ENGINE:-}" ] && engine=; }; eval "$$engine"; $(PY) -m pytest $(PYTEST_ARGS)
+	@engine="$$(scripts/engine.sh --registry)" || { [ -z "$${ENVLOCK_REQUIRE_ENGINE:-}" ] && engine= && echo 'engine: none, so the tests that need one are skipped, each saying so' >&2; }; eval "$$engine"; $(PY) -m pytest $(PYTEST_ARGS)
 
 lint:  ## format check, ruff, mypy strict
 	@scripts/venv.sh test

@@ -43,8 +43,9 @@ def relative(path: Path) -> str:
 
 def run(name: str, *arguments: str | Path, answer: Path | None = None) -> Step:
     """Run one envlock command; its progress goes to the terminal, its document to `answer`."""
-    argv = [sys.executable, "-m", "envlock", name, *map(str, arguments)]
-    shown = " ".join(["envlock", name, *(relative(a) if isinstance(a, Path) else a for a in arguments)])
+    given = [name, *(relative(a) if isinstance(a, Path) else a for a in arguments)]
+    argv = [sys.executable, "-m", "envlock", *given]
+    shown = " ".join(["envlock", *given])
     print(f"\n$ {shown}", file=sys.stderr, flush=True)
     begin = time.monotonic()
     if answer is not None:
