@@ -14,7 +14,7 @@ from envlock.errors import StorageError, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PATH = click.Path(path_type=Path)
+PATH = click.Path(path_type=Path, readable=False)  # who opens the file says why it cannot be read, exit 3
 
 STANDARD = Path("-")
 """Standard input, or standard output, where a file is expected."""

@@ -42,20 +42,20 @@ def base_tar(lock: Lockfile, store: Store, fresh: bool = False) -> Path:
     Raises `ToolError` when mmdebstrap is missing or fails, `IntegrityError` when the
     tree does not hold exactly the locked packages.
     """
+    # Under /var/tmp, readable by apt's and the user namespace's other users.
+    scratch = Path(os.environ.get("TMPDIR") or "/var/tmp")
+    remove_left_over(scratch, _SCRATCH)
     held = None if fresh else store.derived(KIND, base_key(lock))
     if held is not None:
         return held
     with store.using():
-        return _make(lock, store)
+        return _make(lock, store, scratch)
 
 
-def _make(lock: Lockfile, store: Store) -> Path:
+def _make(lock: Lockfile, store: Store, scratch: Path) -> Path:
     if shutil.which("mmdebstrap") is None:
         raise ToolError("`mmdebstrap` is not installed; it makes the Debian base", hint=_HINT)
     try:
-        # Under /var/tmp, readable by apt's and the user namespace's other users.
-        scratch = Path(os.environ.get("TMPDIR") or "/var/tmp")
-        remove_left_over(scratch, _SCRATCH)
         with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-", dir=scratch) as name:
             folder = Path(name)
             folder.chmod(0o755)
@@ -67,17 +67,19 @@ def _make(lock: Lockfile, store: Store) -> Path:
                 pieces = gathered(canonical_tree(stream.fileno(), lock))
                 return store.add_derived(KIND, base_key(lock), ChunkReader(pieces))
     except OSError as error:
-        raise files.storage_error(error, error.filename or "the Debian base") from error
+        # Of a copy that fails, the second name is the file being written.
+        raise files.storage_error(error, error.filename2 or error.filename or "the Debian base") from error
 
 
 def _write_archive(debs: tuple[DebPackage, ...], store: Store, archive: Path) -> None:
     """Make `archive` a flat repository of `debs`, and nothing else (sources.list(5), exact path)."""
     archive.mkdir()
+    environment = {**os.environ, "TMPDIR": str(archive.parent)}  # dpkg-deb leaves a folder when killed
     stanzas = []
     for deb in debs:
         name = f"{deb.name}_{deb.architecture}_{deb.sha256.hex}.deb"
         shutil.copyfile(store.path(deb.sha256, deb.file), archive / name)
-        control = process.check(["dpkg-deb", "--field", str(archive / name)], timeout=60, hint=_HINT)
+        control = process.check(["dpkg-deb", "--field", str(archive / name)], 60, env=environment, hint=_HINT)
         found = {match[1].decode(): match[2].decode("utf-8", "replace") for match in _STANZA.finditer(control)}
         if (found.get("Package"), found.get("Version"), found.get("Architecture")) != (
             deb.name,
@@ -95,6 +97,7 @@ def _write_archive(debs: tuple[DebPackage, ...], store: Store, archive: Path) ->
 def _run_mmdebstrap(lock: Lockfile, archive: Path, target: Path) -> None:
     architecture = lock.environment.platform.rpartition("/")[2]
     argv = [
+        *_own_mounts(),
         "mmdebstrap",
         f"--mode={'root' if os.geteuid() == 0 else 'unshare'}",
         "--variant=custom",
@@ -118,7 +121,21 @@ def _run_mmdebstrap(lock: Lockfile, archive: Path, target: Path) -> None:
         "SOURCE_DATE_EPOCH": str(lock.environment.epoch),
         "DEBIAN_FRONTEND": "noninteractive",
     }
-    process.check(argv, timeout=DEADLINE, env=environment, cwd="/", hint=_mmdebstrap_hint())
+    finished = process.run(argv, timeout=DEADLINE, env=environment, cwd="/", hint=_mmdebstrap_hint())
+    process.checked(finished, "mmdebstrap", _mmdebstrap_hint())
+
+
+def _own_mounts() -> list[str]:
+    """Return what gives the command after it mounts of its own, where this process may have that.
+
+    As root mmdebstrap mounts /proc, /sys and /dev/pts into the tree. When it is killed they
+    would stay on the host, and the tree could not be removed; so they end with its processes.
+    As another user its user namespace does the same.
+    """
+    prefix = ["unshare", "--mount", "--propagation", "private", "--"]
+    if os.geteuid() != 0 or shutil.which(prefix[0]) is None:
+        return []
+    return prefix if process.run([*prefix, "true"], timeout=60).status == 0 else []
 
 
 def _merged_usr(debs: tuple[DebPackage, ...], architecture: str) -> list[str]:

@@ -29,7 +29,8 @@ class Archive:
         self.folder = folder
         self.architecture = architecture
         self.mirrors = mirrors
-        self._env = apt_environment(APT_CONFIG=str(folder / "apt.conf"))
+        # What apt and dpkg-deb leave when killed lies in our folder, which the next lock clears.
+        self._env = apt_environment(APT_CONFIG=str(folder / "apt.conf"), TMPDIR=str(folder))
         for name in (
             "state/lists/partial",
             "cache/archives/partial",
