@@ -42,4 +42,4 @@ docs-check:  ## check that the documentation says what the program says
 	@$(PY) scripts/docs.py --check
 
 clean:  ## remove what the targets made here (never the store, never an engine's images)
-	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .golden lockfiles/local *.egg-info
+	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .golden lockfiles/local *.egg-info
