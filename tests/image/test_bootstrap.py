@@ -1,6 +1,8 @@
 """The Debian base: exactly the locked packages, and nothing of the host."""
 
 import dataclasses
+import errno
+import io
 import os
 import re
 import shutil
@@ -11,8 +13,8 @@ import pytest
 from samples import lock as sample_lock
 from worlds import EPOCH, Thing, deb, locked_debs, read_tar, tar_of
 
-from envlock.digest import sha256_file
-from envlock.errors import CouldNotTell, IntegrityError, ToolError
+from envlock.digest import sha256, sha256_file
+from envlock.errors import CouldNotTell, IntegrityError, StorageError, ToolError
 from envlock.image import bootstrap
 from envlock.lock.needed import base_key
 from envlock.lockfile import DebPackage, Lockfile
@@ -139,6 +141,53 @@ def test_two_bootstraps_give_the_same_bytes(
     text = path.read_bytes()
     for trace in (os.uname().nodename.encode(), b"envlock", b"/work", str(tmp_path).encode()):
         assert len(trace) < 6 or not re.search(rb"\b" + re.escape(trace) + rb"\b", text), trace
+
+
+def test_what_a_killed_build_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even by one that finds the base in the store, and so makes none; a living process keeps its folder."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left, living = (tmp_path / f"envlock-base-{pid}-x" for pid in (ended.pid, os.getpid()))
+    for folder in (left, living):
+        folder.mkdir()
+    store = Store(tmp_path / "store")
+    lock = lock_of(*DEBS)
+    held = store.add_derived(bootstrap.KIND, base_key(lock), io.BytesIO(b"base"))
+
+    assert bootstrap.base_tar(lock, store) == held
+    assert (left.exists(), living.exists()) == (False, True)
+
+
+def test_what_the_bootstrap_mounts_ends_with_it(tmp_path: Path) -> None:
+    """A killed mmdebstrap leaves no /proc and /sys mounted in a tree that nobody can remove."""
+    prefix = bootstrap._own_mounts()
+    if not prefix:
+        pytest.skip("this process may not have mounts of its own")
+    (tmp_path / "m").mkdir()
+    script = f"mount -t tmpfs none {tmp_path}/m && grep -c {tmp_path}/m /proc/self/mounts"
+    seen = subprocess.run([*prefix, "sh", "-c", script], capture_output=True, text=True, check=True).stdout
+
+    assert seen.strip() == "1"
+    assert f"{tmp_path}/m" not in Path("/proc/self/mounts").read_text()
+
+
+def test_a_full_disk_names_the_file_that_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy that fails names two files: the one in the store is well."""
+    if shutil.which("mmdebstrap") is None:
+        pytest.skip("mmdebstrap is not installed")
+
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(source), None, str(target))
+
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(shutil, "copyfile", full)
+    store = Store(tmp_path / "store")
+    store.add(io.BytesIO(b"deb"), sha256(b"deb"), "a.deb")
+    held = dataclasses.replace(deb("a", "1"), sha256=sha256(b"deb"), size=3)
+
+    with pytest.raises(StorageError, match=rf"{tmp_path}/envlock-base-.*: no space left on device"):
+        bootstrap.base_tar(lock_of(held), store)
 
 
 def test_a_package_that_the_store_lacks_is_named(tmp_path: Path) -> None:
