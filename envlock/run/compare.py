@@ -16,7 +16,7 @@ from envlock.canary.knobs import UNSET
 from envlock.digest import Digest
 from envlock.drift import Verdict
 from envlock.errors import CouldNotTell
-from envlock.lockfile import Determinism, Golden, Lockfile
+from envlock.lockfile import Determinism, Golden, Image, Lockfile
 from envlock.run import reports
 from envlock.run.findings import Finding, Judgement, Kind, Tier, verdict_of
 from envlock.run.operators import first_partings
@@ -65,7 +65,7 @@ class _Judge:
         self.findings: list[Finding] = []
         self.unknowns: list[str] = list(report.problems)
         self.hints: list[str] = []
-        self.settings = _asked(report, lock.determinism)
+        self.settings = _asked(report, lock)
         if report.flip is not None:
             self.settings.append(_setting("weight-bit-flip", "none", report.flip, "was flipped on request"))
         comparable = self.golden is not None and self.golden.suite == report.suite_and_inputs
@@ -236,8 +236,19 @@ def _setting(name: str, expected: str, found: str, message: str) -> Finding:
     return Finding(tier="settings", name=name, kind=Kind.SETTING, message=message, expected=expected, found=found)
 
 
-def _asked(report: Report, asked: Determinism) -> list[Finding]:
-    """Return a finding for each setting that the lockfile holds and that was not in force."""
+def _asked(report: Report, lock: Lockfile) -> list[Finding]:
+    """Return a finding for each thing that the lockfile holds and that was not in force."""
+    return [*_image_of_its_own(report, lock.image), *_not_in_force(report, lock.determinism)]
+
+
+def _image_of_its_own(report: Report, image: Image | None) -> list[Finding]:
+    """Return the finding that the canary ran in another image than the locked one (a run on the host is in none)."""
+    if image is None or report.image is None or report.image in (image.config, image.manifest):
+        return []
+    return [_setting("image", image.config, report.image, "is not the image that the lockfile holds")]
+
+
+def _not_in_force(report: Report, asked: Determinism) -> list[Finding]:
     in_force = dict(report.settings)
     wanted = {f"env.{name}": text for name, text in asked.env if knobs.is_knob(name)}
     wanted["threads"] = str(asked.threads)
@@ -297,7 +308,7 @@ def refusals_of(report: Report, lock: Lockfile) -> list[str]:
             reasons.append(f"T1 is red: {finding.name} {finding.found}".rstrip())
         elif finding.kind is Kind.NOT_REPEATABLE:
             reasons.append(f"{finding.name} is not repeatable")
-    settings = _asked(report, lock.determinism)
+    settings = _asked(report, lock)
     reasons.extend(f"{item.name} is {item.found}, the lockfile holds {item.expected}" for item in settings)
     if report.flip is not None:
         reasons.append("a weight bit was flipped on request")

@@ -281,11 +281,30 @@ def test_a_requested_flip_is_shown_as_what_it_is() -> None:
 
 
 def test_a_run_in_another_image_than_the_golden_s_says_so() -> None:
-    """Equal bits are a match; where each ran is worth knowing all the same."""
-    judgement = compare.judge(report(container={"image": sha("image")}), LOCK)
+    """Where the lockfile holds no image, equal bits are a match; where each ran is worth knowing all the same."""
+    judgement = compare.judge(report(container={"image": sha("image")}), LOCK.with_image(None))
 
     assert judgement.verdict is Verdict.MATCH
     assert judgement.hints == (f"the golden was recorded on the host, this ran in image {sha('image')}",)
+
+
+def test_a_run_in_another_image_than_the_locked_one_is_drift() -> None:
+    """Equal bits from another image are not what the lockfile holds, and no golden of it."""
+    assert LOCK.image is not None
+    other = report(container={"image": sha("another image")})
+    judgement = compare.judge(other, LOCK)
+
+    finding = only(judgement, Kind.SETTING)
+    assert (judgement.exit_code, finding.name, finding.expected) == (1, "image", LOCK.image.config)
+    assert compare.refusals(other, LOCK) == [f"image is {sha('another image')}, the lockfile holds {LOCK.image.config}"]
+
+
+@pytest.mark.parametrize("which", ["config", "manifest"])
+def test_the_locked_image_is_known_by_either_digest(which: str) -> None:
+    """Engines with a containerd store name an image by its manifest."""
+    judgement = compare.judge(report(container={"image": getattr(LOCK.image, which)}), LOCK)
+
+    assert judgement.verdict is Verdict.MATCH
 
 
 # ---- recording -----------------------------------------------------------------------
