@@ -20,14 +20,15 @@ SCHEMA = "envlock.canary-report/1"
 _MOST_DIFFERENCES = 1000
 
 
-def failed(text: str, hint: Any = None, request: Any = None) -> Dict[str, Any]:
-    """Return the report of a run that gave no outputs, with the reason in words."""
+def failed(text: str, hint: Any = None, request: Any = None, torch: Any = None) -> Dict[str, Any]:
+    """Return the report of a run that gave no outputs: the reason in words, the torch that ran if one did."""
     return {
         "schema": SCHEMA,
         "suite": suite.SUITE,
         "outcome": "failed",
         "failure": text,
         "hint": hint,
+        "torch": torch,
         "request": None if request is None else shown(request),
     }
 
@@ -44,7 +45,7 @@ def merge(request: Request, workers: Sequence[Mapping[str, Any]]) -> Dict[str, A
     for number, worker in enumerate(workers, 1):
         if worker.get("outcome") != "ran":
             text = "process {} of {}: {}".format(number, request.processes, worker.get("failure", "gave no outputs"))
-            return failed(text, worker.get("hint"), request)
+            return failed(text, worker.get("hint"), request, worker.get("torch"))
     first = workers[0]
     differences: List[Dict[str, Any]] = []
     for number, worker in enumerate(workers, 1):

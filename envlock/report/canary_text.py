@@ -81,9 +81,9 @@ def _cause_lines(findings: tuple[Finding, ...]) -> Iterator[str]:
 
 
 def _where(report: Report) -> str:
-    settings = dict(report.settings)
-    if not settings:
+    if report.failure:
         return "  nothing ran"
+    settings = dict(report.settings)
     place = f"image {shown(report.image)}" if report.image else "this host"
     named = (("torch", "torch.version"), ("threads", "threads"), ("ATen", "aten.cpu-capability"))
     said = ", ".join(f"{word} {shown(settings.get(name, 'unknown'))}" for word, name in named)

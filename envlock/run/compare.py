@@ -43,16 +43,27 @@ def judge_report(report: Report, lock: Lockfile) -> Judgement:
     if report.failure:
         hints = (report.hint,) if report.hint else ()
         tiers = tuple(Tier(name=name) for name in ("T1", "T2", "T3"))
+        findings = _another_torch(report, lock.goldens)
+        unknowns = (f"the canary did not run: {report.failure}",)
         return Judgement(
-            verdict=Verdict.UNKNOWN,
+            verdict=verdict_of(findings, unknowns),
             tiers=tiers,
-            findings=(),
-            unknowns=(f"the canary did not run: {report.failure}",),
+            findings=findings,
+            unknowns=unknowns,
             hints=hints,
             platform=(),
             golden_known=False,
         )
     return _Judge(report, lock).judgement()
+
+
+def _another_torch(report: Report, goldens: Sequence[Golden]) -> tuple[Finding, ...]:
+    """Return the finding that a run failed under another torch than every golden's: that much is definite."""
+    held = sorted({version for golden in goldens if (version := dict(golden.settings).get("torch.version"))})
+    found = dict(report.settings).get("torch.version")
+    if not held or found is None or found in held:
+        return ()
+    return (_setting("torch.version", " or ".join(held), found, "is not what it was for the golden"),)
 
 
 class _Judge:

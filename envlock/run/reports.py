@@ -66,6 +66,7 @@ class Difference:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """What one canary run saw. `failure` is empty when it ran; then `outputs` is not.
+    Of a run that failed after torch was loaded, `settings` holds its version.
 
     `image` is the config digest of the image it ran in, None on the host; `blind` the
     controls that did not fail though they must; `asked` the torch switches asked for.
@@ -150,11 +151,12 @@ def from_document(document: Mapping[str, Any] | Any, where: str) -> Report:
         )
     outcome = top.text("outcome")
     if outcome == "failed":
-        hint = top.data.get("hint")
+        hint, torch = top.data.get("hint"), top.data.get("torch")
         return Report(
             suite=top.text("suite"),
             failure=top.text("failure") or "no reason given",
             hint=hint if isinstance(hint, str) else None,
+            settings=(("torch.version", torch),) if isinstance(torch, str) else (),
         )
     if outcome != "ran":
         raise top.fail(f"unknown outcome {outcome!r} (expected `ran` or `failed`)", "outcome")

@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import interpreters
+import jsonschema
 import pytest
 
-from envlock.canary import frame, main, request
+from envlock.canary import frame, main, request, suite
 from envlock.canary.report import merge
+from envlock.canary.worker import run as run_worker
+
+SCHEMA = Path(__file__).parents[2] / "docs/schema/canary-report.schema.json"
 
 NONCE = "00112233445566778899aabbccddeeff"
 DOCUMENT: dict[str, Any] = {
@@ -197,6 +201,22 @@ def test_one_failed_process_fails_the_run() -> None:
     merged = merge(ASKED, [worker(), {"outcome": "failed", "failure": "died", "hint": None}])
 
     assert (merged["outcome"], merged["failure"]) == ("failed", "process 2 of 1: died")
+
+
+@pytest.mark.torch
+def test_a_suite_that_this_torch_cannot_run_says_which_torch_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older torch lacks operators: its version is in the report of the run that failed."""
+    import torch
+
+    def lacking(*_: Any, **__: Any) -> None:
+        raise AttributeError("module 'torch' has no attribute '_int_mm'")
+
+    monkeypatch.setattr(suite, "run_once", lacking)
+    merged = merge(ASKED, [run_worker(ASKED)])
+
+    assert merged["failure"] == "process 1 of 1: AttributeError: module 'torch' has no attribute '_int_mm'"
+    assert merged["torch"] == torch.__version__
+    jsonschema.validate(merged, json.loads(SCHEMA.read_text(encoding="utf-8")))
 
 
 @pytest.mark.torch

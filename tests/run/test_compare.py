@@ -8,6 +8,7 @@ import samples
 from made_reports import PLATFORM, report, sha, tensor, with_outputs, with_settings
 
 from envlock import lockfile
+from envlock.canary.report import failed
 from envlock.digest import Digest
 from envlock.drift import Verdict
 from envlock.errors import CouldNotTell, UsageError
@@ -222,18 +223,28 @@ def test_a_control_that_did_not_fail_makes_all_of_it_unknown() -> None:
 
 def test_a_run_that_failed_is_unknown_with_its_reason_and_hint() -> None:
     """No torch, no GPU, a process that died: unknown, never a match."""
-    failed = {
-        "schema": report()["schema"],
-        "suite": "torch/1",
-        "outcome": "failed",
-        "failure": "no GPU",
-        "hint": "load it",
-    }
-    judgement = compare.judge(failed, LOCK)
+    judgement = compare.judge(failed("no GPU", "load it"), LOCK)
 
     assert (judgement.exit_code, judgement.unknowns, judgement.hints) == (
         3, ("the canary did not run: no GPU",), ("load it",)
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("torch", "lock", "code"), [("1.13.1", LOCK, 1), ("2.13.0+cpu", LOCK, 3), (None, LOCK, 3), ("1.13.1", BARE, 3)]
+)
+def test_a_run_that_failed_under_another_torch_than_the_golden_s_is_drift(
+    torch: str | None, lock: Lockfile, code: int
+) -> None:
+    """It lacks what the suite needs: the reason is unknown work, the version is a definite difference."""
+    judgement = compare.judge(failed("no such switch", torch=torch), lock)
+
+    assert (judgement.exit_code, judgement.unknowns) == (code, ("the canary did not run: no such switch",))
+    if code == 1:
+        finding = only(judgement, Kind.SETTING)
+        assert (finding.name, finding.expected, finding.found) == ("torch.version", "2.13.0+cpu", "1.13.1")
+    else:
+        assert judgement.findings == ()
 
 
 @pytest.mark.parametrize("changed", [{"suite": "torch/2"}, {"inputs": sha("other inputs")}])
