@@ -135,6 +135,7 @@ def _frozen(path: Path, chosen: dict[str, Any]) -> int:
 
 def _tell(path: Path, found: "Lockfile", previous: "Lockfile | None", changed: bool, chosen: dict[str, Any]) -> None:
     from envlock.lock.summary import moved, summary
+    from envlock.report.words import counted
 
     if chosen["output_format"] == "json":
         options.emit_json(summary(path, found, previous, changed), chosen["output"])
@@ -142,8 +143,9 @@ def _tell(path: Path, found: "Lockfile", previous: "Lockfile | None", changed: b
     for line in moved(previous, found):
         options.say(line)
     state = "wrote" if changed else "unchanged"
-    options.emit(
-        f"{state} {path}\n  {len(found.apt)} Debian packages, {len(found.python)} wheels, {len(found.files)} files\n"
-        f"  inputs {found.inputs()}",
-        chosen["output"],
+    holds = (
+        counted(len(found.apt), "Debian package"),
+        counted(len(found.python), "wheel"),
+        counted(len(found.files), "file"),
     )
+    options.emit(f"{state} {path}\n  {', '.join(holds)}\n  inputs {found.inputs()}", chosen["output"])
