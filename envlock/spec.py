@@ -30,6 +30,7 @@ _IMAGE = re.compile(
     r"(?:[A-Za-z0-9.-]+(?::[0-9]{1,5})?/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 )
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)?")
+_NAMED_PYTHON = re.compile(r"/python(3\.[0-9]+)$")
 _CREDENTIALS = re.compile(r"://[^/\s@]*@")
 
 # A locked image must not change what the loader or the GPU runtime does behind its back
@@ -230,6 +231,14 @@ def _python(table: Table, base: DebianBase | ImageBase) -> Python:
         exclude_newer=_optional(table, "exclude-newer", _DATE, "a date such as `2026-01-31`"),
     )
     table.finish()
+    named = _NAMED_PYTHON.search(python.interpreter)
+    if named and named[1] != version:
+        # Wheels for one version in the image of another would be locked, built, and never found.
+        raise table.fail(
+            f"{python.interpreter!r} is no Python {version}",
+            "interpreter",
+            hint=f"set `version` to {named[1]!r}, or name another interpreter",
+        )
     return python
 
 

@@ -163,6 +163,7 @@ FAULTS = [
     ('version = "3.13"', 'version = "3"', "unexpected value '3' (expected a version such as `3.11`), at `python.version`"),
     ('version = "3.13"', "version = 3.13", "unexpected type float (expected string), at `python.version`"),
     ('"/usr/bin/python3.13"', '"python3"', "unexpected value 'python3' (expected an absolute path in the image), at `python.interpreter`"),
+    ('version = "3.13"', 'version = "3.11"', "'/usr/bin/python3.13' is no Python 3.11, at `python.interpreter`"),
     ('" numpy "', '""', "unexpected value '' (expected a PEP 508 requirement), at `python.requirements[1]`"),
     ('" numpy "', '"a\\nb"', "unexpected value 'a\\nb' (expected a PEP 508 requirement), at `python.requirements[1]`"),
     ('" numpy "', '"a @ https://u:p@h/a.whl"', "holds credentials, at `python.requirements[1]`"),

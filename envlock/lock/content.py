@@ -226,9 +226,10 @@ def target_of(spec: Spec, versions: Mapping[str, str], where: str) -> Target:
             full = versions[name].split(":")[-1].split("-")[0].split("+")[0].split("~")[0]
             break
     else:
-        if spec.python.interpreter == f"/usr/bin/python{series}":
+        if spec.python.interpreter in (f"/usr/bin/python{series}", "/usr/bin/python3"):
+            # Debian's own: `python3` leads to the one version that the suite has.
             raise SpecError(
-                f"no locked package brings {spec.python.interpreter!r}",
+                f"no locked package brings Python {series} as {spec.python.interpreter!r}",
                 where=where,
                 key="python.interpreter",
                 hint=f"add `python{series}` to `apt.packages`; if the suite has none, take the version that it has",
