@@ -195,7 +195,8 @@ def _sorted_unique(table: Table, key: str, pattern: re.Pattern[str], expected: s
 
 def _base(table: Table) -> DebianBase | ImageBase:
     if table.has("debian") == table.has("image"):
-        raise table.fail("needs either `debian` or `image`", hint='for example `debian = "bookworm"`')
+        hint = table.slip("debian", "image") or 'for example `debian = "bookworm"`'
+        raise table.fail("needs either `debian` or `image`", hint=hint)
     base: DebianBase | ImageBase
     if table.has("debian"):
         suite = table.matching("debian", matches(_SUITE), "a suite such as `bookworm`")

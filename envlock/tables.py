@@ -6,7 +6,7 @@ unknown key (with the nearest known one) and a value out of its set.
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from envlock.digest import Digest
@@ -118,6 +118,14 @@ class Table:
         self._known.append(key)
         return key in self._data
 
+    def slip(self, *missing: str) -> str | None:
+        """Return a hint when a key that nobody has asked for is nearly one of the `missing` ones."""
+        others = [key for key in self._data if key not in self._known]
+        for key in missing:
+            if near := _nearest(key, others):
+                return f"is `{near}` meant to be `{key}`?"
+        return None
+
     def keys(self) -> tuple[str, ...]:
         """Return all keys; for tables whose keys are data (environment variables)."""
         self._known.extend(self._data)
@@ -127,7 +135,7 @@ class Table:
         self._known.append(key)
         if key not in self._data:
             if required:
-                raise self.fail("missing key", key)
+                raise self.fail("missing key", key, hint=self.slip(key))
             return default
         found = self._data[key]
         if type(found) is not kind:
@@ -210,9 +218,13 @@ class Table:
 
 def nearest_hint(found: str, known: tuple[str, ...], label: str) -> str:
     """Return a hint with the nearest of `known`, or all of them when none is near."""
+    if near := _nearest(found, known):
+        return f"did you mean `{near}`?"
+    return f"{label}: {', '.join(sorted(set(known)))}"
+
+
+def _nearest(found: str, known: Sequence[str]) -> str | None:
     import difflib  # only those who made a slip pay for it
 
     near = difflib.get_close_matches(found, known, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean `{near[0]}`?"
-    return f"{label}: {', '.join(sorted(set(known)))}"
+    return near[0] if near else None

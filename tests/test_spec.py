@@ -208,6 +208,23 @@ def test_an_unknown_key_names_the_nearest_one() -> None:
     assert caught.value.hint == "did you mean `requirements`?"
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "hint"),
+    [
+        ("[base]", "[bas]", "is `bas` meant to be `base`?"),
+        ('name = "full"', 'nmae = "full"', "is `nmae` meant to be `name`?"),
+        ("debian = ", "debain = ", "is `debain` meant to be `debian`?"),
+    ],
+)
+def test_a_slip_in_a_key_that_is_needed_is_named(old: str, new: str, hint: str) -> None:
+    """The key is missing because it is misspelt: both words stand there."""
+    assert old in FULL
+    with pytest.raises(SpecError) as caught:
+        parse(FULL.replace(old, new, 1))
+
+    assert caught.value.hint == hint
+
+
 def test_the_tf32_override_may_be_set() -> None:
     """It is the one variable of NVIDIA's that fixes bits and loads nothing."""
     found = parse(FULL.replace('A = "1"', 'NVIDIA_TF32_OVERRIDE = "1"'))

@@ -107,6 +107,18 @@ def test_an_unknown_key_is_an_error_with_the_nearest_known_one() -> None:
     assert caught.value.hint == "did you mean `requirements`?"
 
 
+def test_a_missing_key_names_the_one_that_may_be_meant() -> None:
+    """A required key with a slip in it: the slip is named; a key that is another known one is not."""
+    slipped = table('other = 1\nnmae = "x"\nnames = 1\n')
+    slipped.integer("names")
+    with pytest.raises(SpecError, match="missing key, at `name`") as caught:
+        slipped.string("name")
+    assert caught.value.hint == "is `nmae` meant to be `name`?"
+    with pytest.raises(SpecError, match="missing key, at `zzz`") as caught:
+        slipped.string("zzz")
+    assert caught.value.hint is None
+
+
 def test_far_from_any_known_key_all_are_listed() -> None:
     """Without a near one the hint lists what there is, sorted."""
     assert nearest_hint("zzz", ("b", "a", "b"), "known here") == "known here: a, b"
