@@ -15,7 +15,7 @@ from typing import Any
 from envlock import files, lockstore
 from envlock.canary import platform, request, switches
 from envlock.digest import Digest
-from envlock.errors import EXIT_UNKNOWN, UsageError, worst_exit_code
+from envlock.errors import EXIT_UNKNOWN, CouldNotTell, UsageError, worst_exit_code
 from envlock.lockfile import Golden, Lockfile
 from envlock.run import compare, host, reports
 from envlock.run.findings import Judgement
@@ -114,18 +114,17 @@ def run(path: Path, wanted: Wanted, say: Say) -> Done:
 def _observed(lock: Lockfile, wanted: Wanted, say: Say) -> dict[str, Any]:
     document = _request(lock, wanted)
     extra = dict(wanted.env)
+    locked = None if lock.image is None else str(lock.image.config)
+    image = None if wanted.on_host else wanted.image or locked
+    if image is None and not wanted.on_host:
+        raise CouldNotTell(
+            "the lockfile holds no image",
+            where=lock.environment.name,
+            hint="run `envlock build` first, name an image with `--image`, or use `--host`",
+        )
     say(f"running the canary: {wanted.processes} processes, {wanted.runs} runs each")
-    if wanted.on_host:
-        return host.run_canary(lock, document, extra, wanted.deadline)
-    image = wanted.image
     if image is None:
-        if lock.image is None:
-            raise UsageError(
-                "the lockfile holds no image",
-                where=lock.environment.name,
-                hint="run `envlock build` first, name an image with `--image`, or use `--host`",
-            )
-        image = str(lock.image.config)
+        return host.run_canary(lock, document, extra, wanted.deadline)
     return _in_container(lock, image, document, extra, wanted.deadline)
 
 
