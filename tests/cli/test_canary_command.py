@@ -86,8 +86,8 @@ def test_without_an_image_in_the_lockfile_the_run_says_what_to_do(tmp_path: Path
     """Nothing is run in some other image by guessing."""
     ended = program.envlock("canary", "run", "-l", lock_without_image(tmp_path))
 
+    assert ended.code == 3
     assert ended.err.startswith("error: sample: the lockfile holds no image")
-    assert "error: sample: the lockfile holds no image" in ended.err
     assert "run `envlock build` first" in ended.err
 
 
