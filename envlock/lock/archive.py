@@ -5,6 +5,8 @@ suite, architecture, pins or installed packages. Nothing outside the private fol
 written. What apt verifies (InRelease signatures, the hashes below them) is verified here.
 """
 
+import errno
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +21,8 @@ from envlock.lockfile import DebPackage
 
 _UPDATE_SECONDS = 600
 _QUERY_SECONDS = 120
+_LEAST_ROOM = 8 << 20
+_FULL = (b"No space left on device", b"IO Error saving source cache")  # the second without its reason (apt 2.6)
 _LENT = re.compile(r'Acquire::(?:http|https|ftp|Retries|ForceIPv[46]|Queue-Mode)(?:::[^ ]*)? ".*";')
 
 
@@ -75,14 +79,23 @@ class Archive:
         if (self.folder / "local").exists():
             lines.append(f"deb [trusted=yes] file:{self.folder}/local ./\n")
         (self.folder / "etc" / "sources.list").write_text("".join(lines), "utf-8")
+        self._refuse_full()
         finished = process.run(
             ["apt-get", "update", "-qq", "--error-on=any"], _UPDATE_SECONDS, env=self._env, hint=INSTALL
         )
         if finished.status != 0:
+            if any(words in finished.stderr for words in _FULL):
+                raise files.storage_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), self.folder.parent)
             raise NetworkError(
                 "the Debian indexes cannot be fetched and verified" + _said(finished.stderr),
-                hint="is the mirror of this host's apt configuration reachable, and does it have the suite?",
+                hint=_update_hint(finished.stderr),
             )
+
+    def _refuse_full(self) -> None:
+        """Raise `StorageError` where apt could only wait: its index reader hangs when it cannot write at all."""
+        room = os.statvfs(self.folder)
+        if room.f_bavail * room.f_frsize < _LEAST_ROOM:
+            raise files.storage_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), self.folder.parent)
 
     def index_digest(self, source: Source) -> Digest:
         """Return the digest of the signed index (`InRelease`, else `Release`) of `source`."""
@@ -130,6 +143,12 @@ def parse_paragraph(text: str) -> dict[str, str]:
         if colon and not line.startswith((" ", "\t")):
             fields[name] = value.strip()
     return fields
+
+
+def _update_hint(stderr: bytes) -> str:
+    if b"expired" in stderr or b"not valid yet" in stderr:
+        return "is this host's clock right (`date`)? if it is, the mirror is no longer kept up: use another one"
+    return "is the mirror of this host's apt configuration reachable, and does it have the suite?"
 
 
 def _said(stderr: bytes) -> str:

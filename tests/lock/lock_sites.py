@@ -205,8 +205,8 @@ class Archive:
         for path in self.root.glob(f"*/pool/**/{name}_{version}_*.deb"):
             path.unlink()
 
-    def publish(self, sign: bool = True) -> None:
-        """Write and sign the indexes of all suites."""
+    def publish(self, sign: bool = True, until: str = "") -> None:
+        """Write and sign the indexes of all suites, valid `until` then (always, when that is empty)."""
         for suite, stanzas in self.debs.items():
             area = "debian-security" if suite.endswith("-security") else "debian"
             dist = self.root / area / "dists" / suite
@@ -224,7 +224,10 @@ class Archive:
                 sums.append(f" {hashlib.sha256(data).hexdigest()} {len(data)} {packages.relative_to(dist)}")
             release = (
                 f"Origin: Debian\nSuite: {suite}\nCodename: {suite}\nDate: Thu, 01 Jan 2026 00:00:00 UTC\n"
-                f"Architectures: amd64 arm64\nComponents: main\nSHA256:\n" + "\n".join(sums) + "\n"
+                + (f"Valid-Until: {until}\n" if until else "")
+                + "Architectures: amd64 arm64\nComponents: main\nSHA256:\n"
+                + "\n".join(sums)
+                + "\n"
             )
             (dist / "Release").write_text(release)
             for left in ("InRelease", "Release.gpg"):

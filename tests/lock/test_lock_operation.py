@@ -278,6 +278,16 @@ def test_an_unsigned_or_foreign_index_is_refused(site: Site) -> None:
         site.lock()
 
 
+def test_an_expired_index_asks_about_the_clock(site: Site) -> None:
+    """An index past its time is refused, and the hint names both causes (debuerreotype#201)."""
+    site.archive.publish(until="Fri, 02 Jan 2026 00:00:00 UTC")
+
+    with pytest.raises(NetworkError, match="expired") as caught:
+        site.lock()
+    assert caught.value.hint is not None
+    assert "is this host's clock right" in caught.value.hint
+
+
 def test_an_altered_package_list_is_refused(site: Site) -> None:
     """The list must fit the signed hashes (rules_distroless#253)."""
     path = site.archive.root / "debian/dists/bookworm/main/binary-amd64/Packages"
