@@ -14,7 +14,7 @@ from pathlib import Path
 
 from envlock import files, process
 from envlock.digest import Digest, sha256_file
-from envlock.errors import NetworkError, ToolError
+from envlock.errors import EnvlockError, NetworkError, StorageError, ToolError
 from envlock.lock.mirrors import INSTALL, Mirrors, Source, apt_environment, apt_paths
 from envlock.lock.redact import redact
 from envlock.lockfile import DebPackage
@@ -84,18 +84,13 @@ class Archive:
             ["apt-get", "update", "-qq", "--error-on=any"], _UPDATE_SECONDS, env=self._env, hint=INSTALL
         )
         if finished.status != 0:
-            if any(words in finished.stderr for words in _FULL):
-                raise files.storage_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), self.folder.parent)
-            raise NetworkError(
-                "the Debian indexes cannot be fetched and verified" + _said(finished.stderr),
-                hint=_update_hint(finished.stderr),
-            )
+            raise refused(finished.stderr, self.folder.parent)
 
     def _refuse_full(self) -> None:
         """Raise `StorageError` where apt could only wait: its index reader hangs when it cannot write at all."""
         room = os.statvfs(self.folder)
         if room.f_bavail * room.f_frsize < _LEAST_ROOM:
-            raise files.storage_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), self.folder.parent)
+            raise _full(self.folder.parent)
 
     def index_digest(self, source: Source) -> Digest:
         """Return the digest of the signed index (`InRelease`, else `Release`) of `source`."""
@@ -133,6 +128,17 @@ class Archive:
             # apt's `file` method would leave the file where it is: `copy` brings it.
             argv += [re.sub("^file:", "copy:", address), str(path), f"SHA256:{digest.hex}"]
         return process.run(argv, 60 + 30 * len(wanted), env=self._env, hint=INSTALL)
+
+
+def refused(stderr: bytes, folder: Path) -> EnvlockError:
+    """Return why apt, working below `folder`, has no indexes: the disk, else the network or a signature."""
+    if any(words in stderr for words in _FULL):
+        return _full(folder)
+    return NetworkError("the Debian indexes cannot be fetched and verified" + _said(stderr), hint=_update_hint(stderr))
+
+
+def _full(folder: Path) -> StorageError:
+    return files.storage_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), folder)
 
 
 def parse_paragraph(text: str) -> dict[str, str]:

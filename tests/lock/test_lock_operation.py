@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 import samples
@@ -9,8 +10,8 @@ from lock_project import Site
 
 from envlock import lockfile
 from envlock.digest import sha256
-from envlock.errors import CouldNotTell, IntegrityError, NetworkError, SpecError, UsageError
-from envlock.lock import fetch
+from envlock.errors import CouldNotTell, IntegrityError, NetworkError, SpecError, StorageError, UsageError
+from envlock.lock import archive, fetch
 from envlock.lockfile import DebPackage, Lockfile, PythonPackage, Rule
 
 
@@ -317,3 +318,23 @@ def test_an_interpreter_that_no_package_brings_is_named(site: Site, path: str) -
     says = f"no locked package brings Python 3.12 as '{path}', at `python.interpreter`"
     with pytest.raises(SpecError, match=re.escape(says)):
         site.lock(('version = "3.11"', f'version = "3.12"\ninterpreter = "{path}"'))
+
+
+def test_apt_is_not_asked_where_it_could_write_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk its index reader waits without an end: told at once instead."""
+    monkeypatch.setattr(archive, "_LEAST_ROOM", 1 << 62)
+
+    with pytest.raises(StorageError, match="no space left on device"):
+        site.lock()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"E: Write error - write (28: No space left on device)\n", b"E: IO Error saving source cache\n"],
+)
+def test_a_disk_that_fills_up_under_apt_is_no_fault_of_the_mirror(said: bytes, tmp_path: Path) -> None:
+    """What apt 2.6 says on a full disk: the hint is about space, not about the network."""
+    fault = archive.refused(said, tmp_path)
+
+    assert (type(fault), fault.hint) == (StorageError, "free some space on this disk, then run this again")
+    assert isinstance(archive.refused(b"E: Failed to fetch", tmp_path), NetworkError)
