@@ -120,7 +120,7 @@ goldens = st.builds(
     suite=words,
     image=st.none() | digests,
     settings=pairs(words),
-    outputs=st.dictionaries(words, words, max_size=5).map(lambda found: tuple(found.items())),
+    outputs=st.dictionaries(words, words, min_size=1, max_size=5).map(lambda found: tuple(found.items())),
 )
 lockfiles = st.builds(
     Lockfile,
@@ -340,6 +340,15 @@ def test_a_golden_that_lost_a_line_is_refused() -> None:
 
     with pytest.raises(LockfileError, match=r"does not fit the golden's content .*, at `golden\[0\].digest`"):
         lockfile.parse(text.replace(line, "").encode(), "x")
+
+
+def test_a_golden_without_outputs_is_refused() -> None:
+    """Nothing differs from nothing: such a golden would say the same of every run."""
+    lock = samples.lock()
+    empty = dataclasses.replace(lock.goldens[0], outputs=())
+
+    with pytest.raises(LockfileError, match=r"holds no output, at `golden\[0\].outputs`"):
+        lockfile.render(dataclasses.replace(lock, goldens=(empty,)))
 
 
 def test_two_goldens_of_one_class_are_refused() -> None:

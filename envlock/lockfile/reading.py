@@ -298,6 +298,8 @@ def _golden(table: Table) -> Golden:
     )
     digest = table.digest("digest")
     table.finish()
+    if not golden.outputs:
+        raise table.fail("holds no output", "outputs", hint="`envlock canary run --record` records it anew")
     if golden.digest() != digest:
         raise table.fail(
             f"does not fit the golden's content (expected {golden.digest()}, found {digest})",
