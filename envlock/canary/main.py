@@ -103,7 +103,11 @@ def ask(argv: List[str], asked: Request, environment: Mapping[str, str], deadlin
     except EnvlockError as error:
         return worker.failed(str(error), error.hint)
     try:
-        return parse_answer(frame.decode(nonce, finished.stdout).payload)
+        answer = parse_answer(frame.decode(nonce, finished.stdout).payload)
+        if finished.status and answer.get("outcome") == "ran":
+            # A process that crashes on its way out may have been sick before.
+            answer["problems"] = [*answer.get("problems", ()), "a process ended with status {}".format(finished.status)]
+        return answer
     except EnvlockError as error:
         said = finished.stderr.decode("utf-8", "replace").strip().splitlines()
         ended = "ended with status {}: ".format(finished.status) if finished.status else ""

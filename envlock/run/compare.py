@@ -11,19 +11,16 @@ Two reports are compared by `compare`, from `envlock.run.twins`.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envlock.canary import knobs
-from envlock.canary.knobs import UNSET
-from envlock.digest import Digest
 from envlock.drift import Verdict
-from envlock.errors import CouldNotTell
-from envlock.lockfile import Determinism, Golden, Image, Lockfile
+from envlock.lockfile import Golden, Lockfile
 from envlock.run import reports
 from envlock.run.findings import Finding, Judgement, Kind, Tier, verdict_of
+from envlock.run.in_force import asked, setting, setting_differences
 from envlock.run.operators import first_partings
 from envlock.run.reports import OK, Report, operator_of
 from envlock.run.twins import compare
 
-__all__ = ["compare", "golden_from", "judge", "judge_report", "refusals", "refusals_of", "setting_differences"]
+__all__ = ["compare", "judge", "judge_report"]
 
 _RECORD = "record one with `envlock canary run --record` on the reference host of this class"
 # S5 to S9 tell one kernel from another; S1 to S4 tell one arithmetic from another.
@@ -63,7 +60,7 @@ def _another_torch(report: Report, goldens: Sequence[Golden]) -> tuple[Finding, 
     found = dict(report.settings).get("torch.version")
     if not held or found is None or found in held:
         return ()
-    return (_setting("torch.version", " or ".join(held), found, "is not what it was for the golden"),)
+    return (setting("torch.version", " or ".join(held), found, "is not what it was for the golden"),)
 
 
 class _Judge:
@@ -76,9 +73,9 @@ class _Judge:
         self.findings: list[Finding] = []
         self.unknowns: list[str] = list(report.problems)
         self.hints: list[str] = []
-        self.settings = _asked(report, lock)
+        self.settings = asked(report, lock)
         if report.flip is not None:
-            self.settings.append(_setting("weight-bit-flip", "none", report.flip, "was flipped on request"))
+            self.settings.append(setting("weight-bit-flip", "none", report.flip, "was flipped on request"))
         comparable = self.golden is not None and self.golden.suite == report.suite_and_inputs
         self.expected = dict(self.golden.outputs) if self.golden is not None and comparable else {}
 
@@ -136,10 +133,12 @@ class _Judge:
         known = {finding.name for finding in self.settings}
         for name, expected, found in setting_differences(self.golden.settings, self.report.settings):
             if name not in known:
-                self.settings.append(_setting(name, expected, found, "is not what it was for the golden"))
+                self.settings.append(setting(name, expected, found, "is not what it was for the golden"))
 
     def _known_answers(self, causes: tuple[str, ...]) -> Tier:
         matched = unknown = differing = 0
+        if self.expected and self.expected.get(reports.KNOWN_ANSWERS, "") != reports.known_answers(self.report):
+            self.unknowns.append(f"T1 is not whole: {reports.known_answers(self.report)}, the golden run had others")
         for output in self.report.outputs:
             if output.tier != "T1":
                 continue
@@ -243,53 +242,6 @@ class _Judge:
             )
 
 
-def _setting(name: str, expected: str, found: str, message: str) -> Finding:
-    return Finding(tier="settings", name=name, kind=Kind.SETTING, message=message, expected=expected, found=found)
-
-
-def _asked(report: Report, lock: Lockfile) -> list[Finding]:
-    """Return a finding for each thing that the lockfile holds and that was not in force."""
-    return [*_image_of_its_own(report, lock.image), *_not_in_force(report, lock.determinism)]
-
-
-def _image_of_its_own(report: Report, image: Image | None) -> list[Finding]:
-    """Return the finding that the canary ran in another image than the locked one (a run on the host is in none)."""
-    if image is None or report.image is None or report.image in (image.config, image.manifest):
-        return []
-    return [_setting("image", image.config, report.image, "is not the image that the lockfile holds")]
-
-
-def _not_in_force(report: Report, asked: Determinism) -> list[Finding]:
-    in_force = dict(report.settings)
-    wanted = {f"env.{name}": text for name, text in asked.env if knobs.is_knob(name)}
-    wanted["threads"] = str(asked.threads)
-    for name, value in asked.torch:
-        wanted[f"switch.{name}"] = str(value).lower() if isinstance(value, bool) else str(value)
-    extra = {name: UNSET for name in in_force if name.startswith("env.") and name not in wanted}
-    found = [
-        _setting(name, expected, in_force.get(name, UNSET), "is not what the lockfile holds")
-        for name, expected in sorted({**wanted, **extra}.items())
-        if in_force.get(name, UNSET) != expected
-    ]
-    reported = {finding.name for finding in found}
-    for text in report.not_in_force:
-        if not any(name.removeprefix("switch.") in text for name in reported if name.startswith("switch.")):
-            found.append(_setting("switch", "", text, "did not stay in force"))
-    return found
-
-
-def setting_differences(
-    expected: Sequence[tuple[str, str]], found: Sequence[tuple[str, str]]
-) -> list[tuple[str, str, str]]:
-    """Return name, expected and found value of each setting that differs, by name."""
-    before, after = dict(expected), dict(found)
-    return [
-        (name, before.get(name, UNSET), after.get(name, UNSET))
-        for name in sorted(set(before) | set(after))
-        if before.get(name, UNSET) != after.get(name, UNSET)
-    ]
-
-
 def _nearest(report: Report, goldens: Sequence[Golden]) -> list[str]:
     """Return in words how this class differs from the golden class that shares most with it."""
     if not goldens:
@@ -297,50 +249,3 @@ def _nearest(report: Report, goldens: Sequence[Golden]) -> list[str]:
     differing = min((setting_differences(golden.platform, report.platform) for golden in goldens), key=len)
     parts = [f"{name} is `{found}`, `{expected}` in the golden" for name, expected, found in differing]
     return [f"the nearest class in the lockfile differs: {'; '.join(parts)}"]
-
-
-# ---- recording -----------------------------------------------------------------------
-
-
-def refusals(report: Mapping[str, Any], lock: Lockfile) -> list[str]:
-    """Return why `report` must not become a golden of `lock`; nothing when it may."""
-    return refusals_of(reports.from_document(report, "the canary report"), lock)
-
-
-def refusals_of(report: Report, lock: Lockfile) -> list[str]:
-    """Return why `report` must not become a golden of `lock`; nothing when it may."""
-    if report.failure:
-        return [f"the canary did not run: {report.failure}"]
-    judged = judge_report(report, lock)
-    reasons = [f"the control {name} must fail and did not" for name in report.blind]
-    reasons.extend(report.problems)
-    for finding in judged.findings:
-        if finding.tier == "T1" and finding.kind is Kind.BROKEN_HARDWARE:
-            reasons.append(f"T1 is red: {finding.name} {finding.found}".rstrip())
-        elif finding.kind is Kind.NOT_REPEATABLE:
-            reasons.append(f"{finding.name} is not repeatable")
-    settings = _asked(report, lock)
-    reasons.extend(f"{item.name} is {item.found}, the lockfile holds {item.expected}" for item in settings)
-    if report.flip is not None:
-        reasons.append("a weight bit was flipped on request")
-    return reasons
-
-
-def golden_from(report: Mapping[str, Any] | Report, image: Digest | None) -> Golden:
-    """Return the golden that `report` gives for its platform class, recorded in `image` (None: the host).
-
-    T1 outputs that are `ok` need no golden and are left out. Raises `CouldNotTell` when
-    the report holds no outputs; whether it may be recorded is `refusals`' work.
-    """
-    seen = report if isinstance(report, Report) else reports.from_document(report, "the canary report")
-    if seen.failure:
-        raise CouldNotTell(f"the canary did not run: {seen.failure}", hint=seen.hint)
-    return Golden(
-        platform=seen.platform,
-        suite=seen.suite_and_inputs,
-        image=image,
-        settings=seen.settings,
-        outputs=tuple(
-            (output.name, output.value) for output in seen.outputs if output.tier != "T1" or output.value != OK
-        ),
-    )

@@ -17,7 +17,7 @@ from envlock.canary import platform, request, switches
 from envlock.digest import Digest
 from envlock.errors import EXIT_UNKNOWN, CouldNotTell, UsageError, worst_exit_code
 from envlock.lockfile import Golden, Lockfile
-from envlock.run import compare, host, reports
+from envlock.run import compare, host, recording, reports
 from envlock.run.findings import Judgement
 from envlock.run.reports import Report
 from envlock.run.twins import Comparison
@@ -163,12 +163,12 @@ def _request(lock: Lockfile, wanted: Wanted) -> dict[str, Any]:
 def _record(path: Path, lock: Lockfile, document: dict[str, Any], say: Say) -> Done:
     """Write the golden, unless something speaks against it. Called while the lockfile is held."""
     report = reports.from_document(document, "the canary report")
-    refused = tuple(compare.refusals_of(report, lock))
+    refused = tuple(recording.refusals_of(report, lock))
     name = lock.environment.name
     if refused:
         judgement = compare.judge_report(report, lock)
         return Done(name=name, document=document, report=report, judgement=judgement, refused=refused)
-    golden = compare.golden_from(report, _image_of(report, lock))
+    golden = recording.golden_from(report, _image_of(report, lock))
     before = next((held for held in lock.goldens if held.platform == golden.platform), None)
     updated = lock.with_golden(golden)
     changed = lockstore.write(path, updated)

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from envlock.canary.report import SCHEMA
+from envlock.digest import digest_of
 from envlock.errors import UsageError
 
 _NAME = re.compile(r"(t[123])\.([a-z0-9_]+)\.([A-Za-z0-9_.-]+)(/solo)?")
 _HEX = re.compile(r"([0-9a-f]{2})*")
+
+KNOWN_ANSWERS = "t1"
+"""The one line that a golden holds of T1, which needs none: which known answers there were."""
 
 SOLO = "/solo"
 OK = "ok"
@@ -173,13 +177,19 @@ def from_document(document: Mapping[str, Any] | Any, where: str) -> Report:
         information=top.pairs("information"),
         outputs=outputs,
         differences=tuple(_difference(item) for item in top.items("differences")),
-        problems=top.texts("problems"),
+        problems=(*top.texts("problems"), *_crash(top)),
         not_in_force=top.texts("not-in-force"),
         changed_inputs=top.texts("changed-inputs"),
         blind=_blind(top),
         flip=_flip(request),
         image=_image(top),
     )
+
+
+def known_answers(report: Report) -> str:
+    """Return which known answers of T1 `report` holds: their number, and the digest of their names."""
+    names = sorted(output.name for output in report.outputs if output.tier == "T1")
+    return f"{len(names)} known answers, names {digest_of(names)}"
 
 
 def _flip(request: _Reader) -> str | None:
@@ -200,6 +210,14 @@ def _image(top: _Reader) -> str | None:
     if top.data.get("container") is None:
         return None
     return _Reader(top.data["container"], top.where, "container").text("image")
+
+
+def _crash(top: _Reader) -> tuple[str, ...]:
+    """Return in words that the container did not end well, though it answered."""
+    if top.data.get("container") is None:
+        return ()
+    status = _Reader(top.data["container"], top.where, "container").data.get("exit-status", 0)
+    return () if status == 0 else (f"the container ended with status {status}",)
 
 
 def _difference(item: _Reader) -> Difference:

@@ -108,15 +108,24 @@ def test_a_frame_from_somebody_else_is_no_answer() -> None:
     assert (found["outcome"], "another nonce" in found["failure"]) == ("failed", True)
 
 
+FRAMED = (
+    "import os, sys, json, hashlib; nonce = json.load(sys.stdin)['nonce']; data = {!r}; "
+    "head = 'envlock-frame 1 %s %d %s\\n' % (nonce, len(data), hashlib.sha256(data).hexdigest()); "
+    "sys.stdout.buffer.write(head.encode() + data + ('\\nenvlock-end %s\\n' % nonce).encode()); sys.stdout.flush(); "
+)
+
+
+def test_a_process_that_crashes_after_its_answer_has_a_problem() -> None:
+    """The answer stands, and what happened after it is told: the run is unknown."""
+    found = asked(FRAMED.format(b'{"outcome": "ran", "problems": []}') + "os.abort()")
+
+    assert (found["outcome"], found["problems"]) == ("ran", ["a process ended with status -6"])
+
+
 @pytest.mark.parametrize("payload", [b"[1]", b"\xff", b"{"])
 def test_a_framed_answer_that_is_no_object_is_no_answer(payload: bytes) -> None:
     """The frame proves who wrote it, not that it makes sense."""
-    found = asked(
-        "import sys, json, hashlib; nonce = json.load(sys.stdin)['nonce']; "
-        f"data = {payload!r}; "
-        "head = 'envlock-frame 1 %s %d %s\\n' % (nonce, len(data), hashlib.sha256(data).hexdigest()); "
-        "sys.stdout.buffer.write(head.encode() + data + ('\\nenvlock-end %s\\n' % nonce).encode())"
-    )
+    found = asked(FRAMED.format(payload))
 
     assert (found["outcome"], "the answer is not" in found["failure"]) == ("failed", True)
 

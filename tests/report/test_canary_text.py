@@ -7,13 +7,13 @@ from made_reports import report, sha, with_outputs, with_settings
 
 from envlock import lockfile
 from envlock.report.canary_text import comparison_text, judgement_text
-from envlock.run import compare, reports
+from envlock.run import compare, recording, reports
 
 DETERMINISM = lockfile.Determinism(
     profile="strict", threads=2, env=(("MKL_CBWR", "AVX512"),), torch=(("use_deterministic_algorithms", True),)
 )
 BARE = dataclasses.replace(samples.lock(), determinism=DETERMINISM, goldens=())
-LOCK = BARE.with_golden(compare.golden_from(report(), None))
+LOCK = BARE.with_golden(recording.golden_from(report(), None))
 
 
 def text_of(document: dict[str, object], lock: lockfile.Lockfile = LOCK, colored: bool = False) -> str:

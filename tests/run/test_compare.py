@@ -13,7 +13,7 @@ from envlock.digest import Digest
 from envlock.drift import Verdict
 from envlock.errors import CouldNotTell, UsageError
 from envlock.lockfile import Lockfile
-from envlock.run import compare
+from envlock.run import compare, recording
 from envlock.run.findings import Finding, Judgement, Kind
 
 BARE = dataclasses.replace(
@@ -24,7 +24,7 @@ BARE = dataclasses.replace(
     ),
     goldens=(),
 )  # fmt: skip
-LOCK = BARE.with_golden(compare.golden_from(report(), None))
+LOCK = BARE.with_golden(recording.golden_from(report(), None))
 
 
 def only(judgement: Judgement, kind: Kind) -> Finding:
@@ -52,7 +52,7 @@ def test_a_golden_comes_back_from_the_lockfile_s_text() -> None:
     again = lockfile.parse(lockfile.render(LOCK).encode(), "lock")
 
     assert again.goldens == LOCK.goldens
-    assert [name for name, _ in again.goldens[0].outputs][0:3:2] == ["t2.s1.mantissa.mm", "t3.encoder.001.linear_q"]
+    assert [name for name, _ in again.goldens[0].outputs][1:4:2] == ["t2.s1.mantissa.mm", "t3.encoder.001.linear_q"]
 
 
 def test_without_a_golden_t1_is_judged_and_the_rest_is_unknown() -> None:
@@ -84,7 +84,7 @@ def test_a_known_answer_that_was_not_given_is_unknown() -> None:
 def test_what_was_unavailable_for_the_golden_as_well_matches() -> None:
     """The golden holds the text of T1 cases that its build could not run."""
     lacking = with_outputs(report(), t1__k3__int_mm="unavailable: no _int_mm")
-    lock = BARE.with_golden(compare.golden_from(lacking, None))
+    lock = BARE.with_golden(recording.golden_from(lacking, None))
 
     assert compare.judge(lacking, lock).verdict is Verdict.MATCH
 
@@ -266,12 +266,41 @@ def test_an_output_that_is_missing_is_unknown() -> None:
     assert judgement.unknowns == ("t3.convnet: raised RuntimeError: x", "t3.convnet.001.conv was not computed")
 
 
+def test_a_known_answer_that_is_left_out_is_unknown() -> None:
+    """A right answer is in no golden; which answers there were is, so that none goes missing unseen."""
+    short = report()
+    short["outputs"] = [held for held in short["outputs"] if held["name"] != first_known_answer(short)]
+    judgement = compare.judge(short, LOCK)
+
+    assert judgement.exit_code == 3
+    assert judgement.unknowns[0].startswith("T1 is not whole: 1 known answers")
+
+
+def first_known_answer(document: dict[str, Any]) -> str:
+    return next(str(held["name"]) for held in document["outputs"] if held["name"].startswith("t1."))
+
+
+def test_a_container_that_crashed_after_its_answer_is_unknown() -> None:
+    """The bits may be right; the process was not."""
+    container = {"image": LOCK.image.config if LOCK.image else "", "exit-status": 139}
+    judgement = compare.judge(report(container=container), LOCK)
+
+    assert (judgement.exit_code, judgement.unknowns) == (3, ("the container ended with status 139",))
+
+
+def test_what_ran_out_of_memory_is_not_recorded() -> None:
+    """A state of this hour must not become what is expected of every host."""
+    spoilt = with_outputs(report(), t2__s1__mantissa__mm="unavailable: RuntimeError: CUDA out of memory")
+
+    assert "was not computed" in recording.refusals(spoilt, LOCK)[0]
+
+
 @pytest.mark.parametrize("tier", ["T1", "T2", "T3"])
 def test_a_tier_without_any_output_is_unknown(tier: str) -> None:
     """T1 stands in no golden: that all of it is gone shows only here. A short golden hides no tier either."""
     left = [output for output in report()["outputs"] if output["name"][:2].upper() != tier]
     short = report(outputs=left)
-    judgement = compare.judge(short, BARE.with_golden(compare.golden_from(short, None)))
+    judgement = compare.judge(short, BARE.with_golden(recording.golden_from(short, None)))
 
     assert (judgement.exit_code, judgement.unknowns) == (3, (f"{tier}: nothing was computed",))
 
@@ -307,7 +336,9 @@ def test_a_run_in_another_image_than_the_locked_one_is_drift() -> None:
 
     finding = only(judgement, Kind.SETTING)
     assert (judgement.exit_code, finding.name, finding.expected) == (1, "image", LOCK.image.config)
-    assert compare.refusals(other, LOCK) == [f"image is {sha('another image')}, the lockfile holds {LOCK.image.config}"]
+    assert recording.refusals(other, LOCK) == [
+        f"image is {sha('another image')}, the lockfile holds {LOCK.image.config}"
+    ]
 
 
 @pytest.mark.parametrize("which", ["config", "manifest"])
@@ -322,12 +353,14 @@ def test_the_locked_image_is_known_by_either_digest(which: str) -> None:
 
 
 def test_a_golden_leaves_out_t1_and_keeps_the_order() -> None:
-    """T1 needs no golden; the outputs that do stand in their order of computation."""
-    golden = compare.golden_from(report(), Digest.parse(sha("image")))
+    """T1 needs no golden but for which answers there were; the others stand in their order of computation."""
+    golden = recording.golden_from(report(), Digest.parse(sha("image")))
 
     assert golden.suite == f"torch/1 {sha('inputs')}"
     assert golden.image == sha("image")
-    assert [name for name, _ in golden.outputs][:3] == [
+    assert golden.outputs[0][1].startswith("2 known answers, names sha256:")
+    assert [name for name, _ in golden.outputs][:4] == [
+        "t1",
         "t2.s1.mantissa.mm",
         "t2.s5.tree.sum",
         "t3.encoder.001.linear_q",
@@ -337,7 +370,7 @@ def test_a_golden_leaves_out_t1_and_keeps_the_order() -> None:
 def test_a_failed_run_gives_no_golden() -> None:
     """There is nothing to record."""
     with pytest.raises(CouldNotTell, match="the canary did not run: no torch"):
-        compare.golden_from(
+        recording.golden_from(
             {"schema": report()["schema"], "suite": "s", "outcome": "failed", "failure": "no torch"}, None
         )
 
@@ -369,15 +402,15 @@ def test_a_failed_run_gives_no_golden() -> None:
 )
 def test_what_speaks_against_recording_is_said(document: dict[str, Any], reason: str) -> None:
     """A golden is never made from a red, blind, unstable or altered run."""
-    assert compare.refusals(document, BARE) == [reason]
+    assert recording.refusals(document, BARE) == [reason]
 
 
 def test_a_good_run_may_replace_a_golden_that_differs() -> None:
     """Recording anew after an upgrade is what the command is for."""
     moved = with_outputs(report(), t3__encoder__002__softmax=[0.5, 0.5])
 
-    assert compare.refusals(moved, LOCK) == []
-    updated: Lockfile = LOCK.with_golden(compare.golden_from(moved, None))
+    assert recording.refusals(moved, LOCK) == []
+    updated: Lockfile = LOCK.with_golden(recording.golden_from(moved, None))
     assert (len(updated.goldens), compare.judge(moved, updated).verdict) == (1, Verdict.MATCH)
 
 
