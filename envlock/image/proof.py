@@ -61,8 +61,6 @@ def prove(engine: Engine, reference: str, image: Image) -> Proof:
 
 def differences(locked: Image, config: Digest, diff_ids: tuple[Digest, ...]) -> tuple[Difference, ...]:
     """Return how an image with `config` and `diff_ids` differs from the locked one."""
-    if config == locked.config:
-        return ()
     found = []
     for index in range(max(len(locked.layers), len(diff_ids))):
         layer = locked.layers[index] if index < len(locked.layers) else None
@@ -70,7 +68,9 @@ def differences(locked: Image, config: Digest, diff_ids: tuple[Digest, ...]) -> 
         if layer is None or layer.diff_id != other:
             what = f"layer {index + 1}" + (f" ({layer.owner})" if layer is not None else "")
             found.append(Difference(what=what, locked=str(layer.diff_id) if layer else "", found=str(other or "")))
-    return (Difference(what="config", locked=str(locked.config), found=str(config)), *found)
+    if config != locked.config:
+        found.insert(0, Difference(what="config", locked=str(locked.config), found=str(config)))
+    return tuple(found)
 
 
 def image_differences(locked: Image, found: Image) -> tuple[Difference, ...]:
