@@ -10,7 +10,7 @@ _WORDS = {
     "recorded": "recorded in {path}",
     "updated": "replaced in {path}",
     "match": "equal to {path}",
-    "unchanged": "equal to {path}; the engine holds it already",
+    "unchanged": "equal to {path}, proved before; `--paranoid` proves it again",
     "drift": "not the image in {path}",
 }
 
