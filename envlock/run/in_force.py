@@ -51,10 +51,13 @@ def _not_in_force(report: Report, asked: Determinism) -> list[Finding]:
 def setting_differences(
     expected: Sequence[tuple[str, str]], found: Sequence[tuple[str, str]]
 ) -> list[tuple[str, str, str]]:
-    """Return name, expected and found value of each setting that differs, by name."""
+    """Return name, expected and found value of each setting that differs, by name, libraries last.
+
+    A version or a variable explains more than the build ids that follow from it.
+    """
     before, after = dict(expected), dict(found)
     return [
         (name, before.get(name, UNSET), after.get(name, UNSET))
-        for name in sorted(set(before) | set(after))
+        for name in sorted(set(before) | set(after), key=lambda name: (name.startswith("library."), name))
         if before.get(name, UNSET) != after.get(name, UNSET)
     ]

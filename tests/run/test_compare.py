@@ -15,6 +15,7 @@ from envlock.errors import CouldNotTell, UsageError
 from envlock.lockfile import Lockfile
 from envlock.run import compare, recording
 from envlock.run.findings import Finding, Judgement, Kind
+from envlock.run.in_force import setting_differences
 
 BARE = dataclasses.replace(
     samples.lock(),
@@ -264,6 +265,17 @@ def test_an_output_that_is_missing_is_unknown() -> None:
 
     assert judgement.exit_code == 3
     assert judgement.unknowns == ("t3.convnet: raised RuntimeError: x", "t3.convnet.001.conv was not computed")
+
+
+def test_a_version_is_named_before_the_build_ids_that_follow_from_it() -> None:
+    """A person reads the first line."""
+    before = (("library.libtorch.so", "aa"), ("threads", "2"), ("torch.version", "2.13.0"))
+    after = (("library.libtorch.so", "bb"), ("threads", "2"), ("torch.version", "2.14.1"))
+
+    assert setting_differences(before, after) == [
+        ("torch.version", "2.13.0", "2.14.1"),
+        ("library.libtorch.so", "aa", "bb"),
+    ]
 
 
 def test_a_known_answer_that_is_left_out_is_unknown() -> None:
