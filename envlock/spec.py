@@ -11,6 +11,7 @@ from pathlib import Path
 from envlock import files
 from envlock.digest import Digest, digest_of
 from envlock.errors import SpecError
+from envlock.lockfile import Rule, read_rules, read_switch
 from envlock.tables import NAME, PYTHON, VARIABLE, Table, matches, parse_toml, safe_path, safe_source
 
 DEFAULT_EPOCH = 1704067200
@@ -86,17 +87,6 @@ class Determinism:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RuleOverride:
-    """One rule that the policy profile does not hold, or holds otherwise (see `envlock.policy`)."""
-
-    key: str
-    rule: str
-    severity: str
-    unknown: str
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Spec:
     """One environment, as wanted."""
 
@@ -109,7 +99,7 @@ class Spec:
     files: tuple[File, ...]
     determinism: Determinism
     policy_profile: str
-    policy: tuple[RuleOverride, ...]
+    policy: tuple[Rule, ...]
 
     def digest(self) -> Digest:
         """Return the digest of what is wanted: comments, order and line ends do not count."""
@@ -176,7 +166,7 @@ def parse(data: bytes, where: str) -> Spec:
         files=_files(top),
         determinism=_determinism(top.table("determinism", required=False)),
         policy_profile=policy.choice("profile", ("default",), "default"),
-        policy=_rules(policy.table("rules", required=False)),
+        policy=read_rules(policy.table("rules", required=False)),
     )
     policy.finish()
     top.finish()
@@ -266,7 +256,7 @@ def _determinism(table: Table) -> Determinism:
         profile=table.choice("profile", DETERMINISM_PROFILES, "strict"),
         threads=table.integer("threads", 1, minimum=1),
         env=tuple((name, _variable(env_table, name)) for name in sorted(env_table.keys())),
-        torch=tuple((name, _switch(torch_table, name)) for name in sorted(torch_table.keys())),
+        torch=tuple((name, read_switch(torch_table, name)) for name in sorted(torch_table.keys())),
     )
     table.finish()
     return determinism
@@ -289,27 +279,3 @@ def _variable(table: Table, name: str) -> str | None:
     if _CREDENTIALS.search(text):
         raise table.fail("holds credentials, and an image hides none", name, hint="give it when the container runs")
     return text
-
-
-def _switch(table: Table, name: str) -> str | int | bool:
-    found = table.raw(name)
-    if not isinstance(found, (str, int, bool)):
-        raise table.fail("expected a string, an integer or a boolean", name)
-    return found
-
-
-def _rules(table: Table) -> tuple[RuleOverride, ...]:
-    rules = []
-    for key in sorted(table.keys()):
-        item = table.table(key)
-        rules.append(
-            RuleOverride(
-                key=key,
-                rule=item.string("rule"),
-                severity=item.choice("severity", ("error", "warning"), "error"),
-                unknown=item.choice("unknown", ("error", "allow"), "error"),
-                reason=item.string("reason", ""),
-            )
-        )
-        item.finish()
-    return tuple(rules)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from envlock import spec
 from envlock.errors import SpecError
-from envlock.spec import DebianBase, Determinism, File, ImageBase, Python, RuleOverride
+from envlock.lockfile import Rule
+from envlock.spec import DebianBase, Determinism, File, ImageBase, Python
 
 SMALL = """\
 [environment]
@@ -98,7 +99,7 @@ def test_every_key_is_read_sorted_and_normalised() -> None:
     assert found.determinism.env == (("A", "1"), ("MKL_CBWR", None))
     assert found.determinism.torch == (("sdp.flash", False),)
     assert (
-        RuleOverride(key="system.kernel", rule="ignore", severity="warning", unknown="allow", reason="ours"),
+        Rule(key="system.kernel", rule="ignore", severity="warning", unknown="allow", reason="ours"),
     ) == found.policy
 
 

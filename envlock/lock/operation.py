@@ -13,7 +13,7 @@ from envlock import policy
 from envlock.errors import UsageError
 from envlock.lock import models, python, settings
 from envlock.lock.content import Ports, Request, content
-from envlock.lockfile import Environment, Host, Lockfile, Rule, host_of
+from envlock.lockfile import Environment, Host, Lockfile, host_of
 from envlock.registry import GPU, HOST, in_scope
 from envlock.spec import Spec
 
@@ -40,7 +40,7 @@ def lock(request: Request, ports: Ports) -> Lockfile:
         determinism=determinism,
         host=host,
         policy_profile=request.spec.policy_profile,
-        policy=_policy(request.spec, host, where),
+        policy=policy.rules_of(host, request.spec.policy, where),
     )
     return _keep_results(found, request.previous, ports.say)
 
@@ -85,20 +85,6 @@ def _host(request: Request, ports: Ports) -> Host:
         {key: seen for key, seen in facts.host.items() if key in host_keys},
         [{key: seen for key, seen in gpu.facts.items() if key in gpu_keys} for gpu in facts.gpus()],
     )
-
-
-def _policy(spec: Spec, host: Host, where: str) -> tuple[Rule, ...]:
-    wanted = tuple(
-        Rule(
-            key=override.key,
-            rule=override.rule,
-            severity=override.severity,
-            unknown=override.unknown,
-            reason=override.reason,
-        )
-        for override in spec.policy
-    )
-    return policy.rules_of(host, wanted, where)
 
 
 def _keep_results(found: Lockfile, previous: Lockfile | None, say: Callable[[str], None]) -> Lockfile:

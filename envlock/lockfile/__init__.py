@@ -5,7 +5,7 @@ work. The format is described in `docs/lockfile.md`; what goes into the inputs d
 `inputs_document`.
 """
 
-from envlock.lockfile.reading import parse
+from envlock.lockfile.reading import parse, read_rules, read_switch
 from envlock.lockfile.values import (
     LOCK_VERSION,
     MAX_GPUS,
@@ -54,6 +54,8 @@ __all__ = [
     "host_of",
     "inputs_document",
     "parse",
+    "read_rules",
+    "read_switch",
     "render",
     "to_document",
 ]

@@ -62,7 +62,7 @@ def parse(data: bytes, where: str) -> Lockfile:
         determinism=_determinism(top.table("determinism")),
         host=_host(top.table("host")) if top.has("host") else None,
         policy_profile=policy_table.string("profile"),
-        policy=_rules(policy_table),
+        policy=_policy(policy_table),
         image=_image(top.table("image")) if top.has("image") else None,
         goldens=tuple(sorted((_golden(table) for table in top.tables("golden")), key=lambda held: held.platform)),
     )
@@ -203,7 +203,7 @@ def _determinism(table: Table) -> Determinism:
         profile=table.string("profile"),
         threads=table.integer("threads", minimum=1),
         env=tuple((name, _variable(env_table, name)) for name in sorted(env_table.keys())),
-        torch=tuple((name, _switch(torch_table, name)) for name in sorted(torch_table.keys())),
+        torch=tuple((name, read_switch(torch_table, name)) for name in sorted(torch_table.keys())),
     )
     table.finish()
     return determinism
@@ -218,7 +218,8 @@ def _variable(table: Table, name: str) -> str:
     return text
 
 
-def _switch(table: Table, name: str) -> str | int | bool:
+def read_switch(table: Table, name: str) -> str | int | bool:
+    """Return the value of one torch switch."""
     found = table.raw(name)
     if not isinstance(found, (str, int, bool)):
         raise table.fail("expected a string, an integer or a boolean", name)
@@ -256,11 +257,17 @@ def _locked_fact(table: Table, key: str) -> Observed:
     raise table.fail("not a fact value (string, integer, boolean, array, or an outcome)", key)
 
 
-def _rules(table: Table) -> tuple[Rule, ...]:
-    rules_table = table.table("rules", required=False)
+def _policy(table: Table) -> tuple[Rule, ...]:
+    rules = read_rules(table.table("rules", required=False))
+    table.finish()
+    return rules
+
+
+def read_rules(table: Table) -> tuple[Rule, ...]:
+    """Return the rules in a table of them, by key; a spec writes its own in the same form."""
     rules = []
-    for key in sorted(rules_table.keys()):
-        item = rules_table.table(key)
+    for key in sorted(table.keys()):
+        item = table.table(key)
         rules.append(
             Rule(
                 key=key,
@@ -271,7 +278,6 @@ def _rules(table: Table) -> tuple[Rule, ...]:
             )
         )
         item.finish()
-    table.finish()
     return tuple(rules)
 
 
