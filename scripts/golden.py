@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from envlock import drift, lockstore
+from envlock import drift, lockdiff, lockstore
+from envlock.difference import Change, Difference
 from envlock.errors import EnvlockError, worst_exit_code
 from envlock.lockfile import Lockfile
 from envlock.run import compare
@@ -81,21 +82,23 @@ def job() -> tuple[Lockfile, list[Step]]:
 
 def moved(ours: Lockfile, theirs: Lockfile) -> str:
     """Return in one line which packages differ between two lockfiles."""
-    changes = []
-    for kind in ("python", "apt"):
-        here = {item.name: item for item in getattr(ours, kind)}
-        there = {item.name: item for item in getattr(theirs, kind)}
-        for name in sorted(here.keys() | there.keys()):
-            if name not in here:
-                changes.append(f"{name} gone")
-            elif name not in there:
-                changes.append(f"{name} {here[name].version} new")
-            elif here[name].sha256 != there[name].sha256:
-                changes.append(f"{name} {there[name].version} -> {here[name].version}")
+    found = lockdiff.diff_lockfiles(theirs, ours).found
+    changes = [told(difference) for difference in found if difference.section in ("python", "apt")]
     if not changes:
         return "the same packages"
     more = f" and {len(changes) - 5} more" if len(changes) > 5 else ""
     return f"{len(changes)} packages moved: {', '.join(changes[:5])}{more}"
+
+
+def told(difference: Difference) -> str:
+    """Return one package's difference in a few words."""
+    words = {
+        Change.REMOVED: "gone",
+        Change.ADDED: f"{difference.after} new",
+        Change.CHANGED: f"{difference.before} -> {difference.after}",
+        Change.OTHER_FILE: "another file of the same version",
+    }
+    return f"{difference.key} {words[difference.change]}"
 
 
 def against_committed(lock: Lockfile, report: dict[str, Any]) -> list[tuple[str, str]]:
