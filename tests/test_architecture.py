@@ -40,7 +40,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("envlock.lock",),
     ("envlock.image",),
     ("envlock.run",),
-    ("envlock.checks", "envlock.fleet"),
+    ("envlock.checks",),
     ("envlock.report",),
     ("envlock.cli",),
     ("envlock.__main__",),

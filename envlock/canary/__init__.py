@@ -1,0 +1,1 @@
+"""The known workload: generator, cases, signatures, traced models, and the report of one run."""
