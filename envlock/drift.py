@@ -31,6 +31,7 @@ class Kind(StrEnum):
     MISSING = "missing"
     EXTRA = "extra"
     UNANSWERED = "unanswered"
+    EXPIRED = "expired"  # a waiver whose day has passed
 
 
 class Verdict(StrEnum):
@@ -50,7 +51,10 @@ class Drift:
     """One difference. `device` is empty for the host itself, else the device's place (PCI bus id).
 
     `expected` and `observed` are for people; `because` says why there is no answer, or
-    why it is allowed; `why` what the fact decides; `fix` how to put it right.
+    why it is allowed; `why` what the fact decides; `fix` how to put it right. `reset`: the
+    observed value is what the hardware falls back to. `command` is the one line that
+    puts it right, empty where no single command does. `until` is the last day of a
+    waiver, as `2026-12-31`.
     """
 
     key: str
@@ -62,6 +66,9 @@ class Drift:
     because: str = ""
     why: str = ""
     fix: str = ""
+    reset: bool = False
+    command: str = ""
+    until: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -74,11 +81,15 @@ class Comparison:
     """What a comparison found, and how much it looked at.
 
     `checked` counts pairs of facts that a rule other than `ignore` judged; `allowed`
-    holds what could not be told and the policy allows by name.
+    holds what could not be told and the policy allows by name, `waived` definite
+    differences under a waiver that still holds, `same` the key and device of each fact
+    that was judged the same.
     """
 
     drifts: tuple[Drift, ...] = ()
     allowed: tuple[Drift, ...] = ()
+    waived: tuple[Drift, ...] = ()
+    same: tuple[tuple[str, str], ...] = ()
     checked: int = 0
     ignored: int = 0
 
@@ -98,6 +109,8 @@ class Comparison:
         return Comparison(
             drifts=self.drifts + other.drifts,
             allowed=self.allowed + other.allowed,
+            waived=self.waived + other.waived,
+            same=self.same + other.same,
             checked=self.checked + other.checked,
             ignored=self.ignored + other.ignored,
         )

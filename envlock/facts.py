@@ -130,13 +130,18 @@ class Device:
 
 
 class Facts:
-    """All facts of one host: `host` maps keys to `Observed`, `devices` lists devices."""
+    """All facts of one host: `host` maps keys to `Observed`, `devices` lists devices.
 
-    __slots__ = ("host", "devices")
+    `notes` tell a person what the probe saw beside the facts (a warning that a tool
+    printed, two sources that disagree); nothing compares them.
+    """
 
-    def __init__(self, host: Mapping[str, Observed], devices: Iterable[Device] = ()) -> None:
+    __slots__ = ("host", "devices", "notes")
+
+    def __init__(self, host: Mapping[str, Observed], devices: Iterable[Device] = (), notes: Iterable[str] = ()) -> None:
         self.host = dict(host)
         self.devices = tuple(sorted(devices, key=lambda device: (device.kind, device.ident)))
+        self.notes = tuple(notes)
 
     def gpus(self) -> tuple[Device, ...]:
         """Return the GPUs of this host, by PCI bus id."""
@@ -144,8 +149,10 @@ class Facts:
 
     def to_document(self) -> dict[str, Any]:
         """Return the facts as their JSON document (`docs/schema/facts.schema.json`)."""
+        noted = {"notes": list(self.notes)} if self.notes else {}
         return {
             "schema": SCHEMA,
+            **noted,
             "host": {key: self.host[key].to_document() for key in sorted(self.host)},
             "devices": [
                 {
@@ -200,7 +207,10 @@ class Facts:
             if not isinstance(ident, str):
                 raise UsageError("a device needs an `id`", where=where, key=key)
             devices.append(Device(item["kind"], ident, _observed_map(item.get("facts"), where, key + ".facts")))
-        return cls(host, devices)
+        notes = document.get("notes", [])
+        if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+            raise UsageError("unexpected type (expected array of strings)", where=where, key="notes")
+        return cls(host, devices, notes)
 
 
 def _bare(seen: Observed) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import Mapping
 
-from envlock.registry import cpu, gpu, system
+from envlock.registry import cpu, gpu, nvidia, system
 from envlock.registry.entry import GPU, GROUPS, HOST, SCOPES, TYPES, Entry
 
 REGISTRY: Mapping[str, Entry] = {
-    entry.key: entry for entry in (*cpu.FACTS, *system.FACTS, *gpu.HOST_FACTS, *gpu.DEVICE_FACTS)
+    entry.key: entry for entry in (*cpu.FACTS, *system.FACTS, *nvidia.FACTS, *gpu.DEVICE_FACTS)
 }
 """All facts by key, in the order in which people read them."""
 

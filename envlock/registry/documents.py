@@ -68,6 +68,7 @@ def json_schema() -> Dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             "schema": {"const": SCHEMA},
+            "notes": {"type": "array", "items": {"type": "string"}, "description": "Remarks for people."},
             "host": _facts(HOST),
             "devices": {
                 "type": "array",
@@ -97,7 +98,7 @@ def json_schema() -> Dict[str, Any]:
 def _facts(scope: str) -> Dict[str, Any]:
     return {
         "type": "object",
-        "required": [entry.key for entry in in_scope(scope)],
+        "required": [entry.key for entry in in_scope(scope) if not entry.unique],
         "additionalProperties": False,
         "properties": {entry.key: _fact(entry) for entry in in_scope(scope)},
     }

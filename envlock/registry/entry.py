@@ -36,7 +36,9 @@ class Entry(NamedTuple):
     the sorted tuple of the distinct values when they do not. `unit` is empty for plain
     text and counts. `locked` says whether the fact belongs in a lockfile; `rule` and
     `severity` (`error` or `warning`) are its default policy. `remedy` puts it right.
-    `label` is its name for people.
+    `label` is its name for people. `default` is the key of the fact that holds what this
+    setting falls back to on a reboot or driver update. `unique` facts name one machine or
+    part: they are never compared, and can be left out of a document.
     """
 
     key: str
@@ -52,3 +54,5 @@ class Entry(NamedTuple):
     severity: str = "warning"
     remedy: str = ""
     each: bool = False
+    default: str = ""
+    unique: bool = False
