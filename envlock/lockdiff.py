@@ -119,7 +119,8 @@ def _policy(lock: Lockfile) -> dict[str, str]:
 
 
 def _rule(rule: Rule) -> str:
-    text = f"{rule.rule} ({rule.severity}, unknown: {rule.unknown})"
+    waived = f", waived until {rule.until}" if rule.until else ""
+    text = f"{rule.rule} ({rule.severity}, unknown: {rule.unknown}{waived})"
     return f"{text}: {rule.reason}" if rule.reason else text
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from envlock import files
 from envlock.digest import Digest, digest_of
 from envlock.errors import SpecError
-from envlock.lockfile import Rule, read_rules, read_switch
+from envlock.lockfile import POLICY_PROFILES, Rule, policy_profile, read_rules, read_switch
 from envlock.tables import NAME, PYTHON, VARIABLE, Table, matches, parse_toml, safe_path, safe_source
 
 DEFAULT_EPOCH = 1704067200
@@ -131,8 +131,12 @@ def _document(spec: Spec) -> dict[str, object]:
             "env": spec.determinism.env,
             "torch": spec.determinism.torch,
         },
-        "policy": [spec.policy_profile]
-        + [[rule.key, rule.rule, rule.severity, rule.unknown, rule.reason] for rule in spec.policy],
+        # What a spec of format 1 could say keeps its digest: its lockfile stays fresh.
+        "policy": ["default" if spec.policy_profile == "bits" else spec.policy_profile]
+        + [
+            [rule.key, rule.rule, rule.severity, rule.unknown, rule.reason, *([rule.until] if rule.until else [])]
+            for rule in spec.policy
+        ],
     }
 
 
@@ -165,7 +169,7 @@ def parse(data: bytes, where: str) -> Spec:
         python=_python(top.table("python"), base),
         files=_files(top),
         determinism=_determinism(top.table("determinism", required=False)),
-        policy_profile=policy.choice("profile", ("default",), "default"),
+        policy_profile=policy_profile(policy.choice("profile", (*POLICY_PROFILES, "default"), "bits")),
         policy=read_rules(policy.table("rules", required=False)),
     )
     policy.finish()

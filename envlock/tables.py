@@ -18,9 +18,11 @@ T = TypeVar("T")
 NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
 PYTHON = re.compile(r"3\.[0-9]{1,2}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _PATH = re.compile(r"(/[A-Za-z0-9._+@=-]{1,255})+")
 
 _TYPE_NAMES = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "table", float: "float"}
+_OF_TIME = {"date": "date", "datetime": "date-time", "time": "time"}
 _CONFLICT = ("<<<<<<< ", "=======", ">>>>>>> ")
 
 
@@ -41,7 +43,7 @@ def safe_source(text: str) -> bool:
 
 def type_name(value: object) -> str:
     """Return TOML's own word for the type of `value`."""
-    return _TYPE_NAMES.get(type(value), type(value).__name__)
+    return _TYPE_NAMES.get(type(value)) or _OF_TIME.get(type(value).__name__, type(value).__name__)
 
 
 def parse_toml(data: bytes, where: str, error: type[UsageError]) -> dict[str, Any]:
@@ -182,6 +184,23 @@ class Table:
         if not check(found):
             raise self.fail(f"unexpected value {found!r} (expected {expected})", key)
         return found
+
+    def date(self, key: str) -> str:
+        """Return the day at `key` as `2026-12-31`; empty when it is missing. A TOML date or the same as a string."""
+        import datetime  # tomllib has it already
+
+        found = self.raw(key)
+        if found is None:
+            return ""
+        if isinstance(found, datetime.date) and not isinstance(found, datetime.datetime):
+            return found.isoformat()
+        if not isinstance(found, str) or not _DAY.fullmatch(found):
+            shown = repr(found) if isinstance(found, str) else type_name(found)
+            raise self.fail(f"unexpected value {shown} (expected a day such as `2026-12-31`)", key)
+        try:
+            return datetime.date.fromisoformat(found).isoformat()
+        except ValueError:
+            raise self.fail(f"{found} is not a day of the calendar", key) from None
 
     def strings(self, key: str) -> tuple[str, ...]:
         found = self._get(key, list, [], False) or []

@@ -106,13 +106,20 @@ bases = st.one_of(
         diff_ids=st.lists(digests, max_size=3).map(tuple),
     ),
 )
+
+
+def _rule(key: str, rule: str, severity: str, unknown: str, reason: str, until: str) -> Rule:
+    return Rule(key=key, rule=rule, severity=severity, unknown=unknown, reason=reason, until=until if reason else "")
+
+
 rules = st.builds(
-    Rule,
+    _rule,
     key=st.one_of(names, names.map(lambda text: f"gpu.*.{text}")),
     rule=words,
     severity=st.sampled_from(["error", "warning"]),
     unknown=st.sampled_from(["error", "allow"]),
     reason=words,
+    until=st.just("") | st.dates().map(str),
 )
 goldens = st.builds(
     Golden,
@@ -197,6 +204,46 @@ def test_equal_gpus_are_one_group_with_a_count() -> None:
     host = host_of({}, [samples.gpu_facts() for _ in range(8)])
 
     assert [group.count for group in host.gpus] == [8]
+
+
+@pytest.mark.parametrize("day", ["2026-12-31", '"2026-12-31"'])
+def test_a_waiver_is_read_with_its_day(day: str) -> None:
+    """A date by hand and the string that is written are one waiver; it decides nothing about the image."""
+    rule = Rule(key="gpu.ecc", rule="exact", reason="board returned", until="2026-12-31")
+    lock = dataclasses.replace(samples.lock(), policy=(rule,))
+    text = lockfile.render(lock)
+
+    assert 'reason = "board returned", waived-until = "2026-12-31"' in text
+    assert lock == lockfile.parse(text.replace('"2026-12-31"', day).encode(), "x")
+    assert samples.lock().inputs() == lock.inputs()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('rule = "exact", waived-until = "2026-12-31"', "a waiver needs a reason"),
+        ('rule = "exact", reason = " ", waived-until = "2026-12-31"', "a waiver needs a reason"),
+        ('rule = "exact", reason = "x", waived-until = "2026-02-30"', "2026-02-30 is not a day of the calendar"),
+        ('rule = "ignore", reason = "x", waived-until = "2026-12-31"', "`ignore` judges nothing, so there is nothing to waive"),
+    ],
+)  # fmt: skip
+def test_a_waiver_that_cannot_hold_is_refused(line: str, message: str) -> None:
+    """Without a reason, on no day, or of what is never judged: nobody could review it."""
+    rule = Rule(key="gpu.ecc", rule="exact", reason="board returned", until="2026-12-31")
+    text = lockfile.render(dataclasses.replace(samples.lock(), policy=(rule,)))
+    start = text.index('"gpu.ecc" = {', text.index("[policy.rules]"))
+    text = text[:start] + f'"gpu.ecc" = {{{line}}}' + text[text.index("\n", start) :]
+    with pytest.raises(LockfileError) as caught:
+        lockfile.parse(text.encode(), "x")
+
+    assert str(caught.value) == f'x: {message}, at `policy.rules."gpu.ecc".waived-until`'
+
+
+def test_the_profile_of_an_old_lockfile_is_read_under_its_new_name() -> None:
+    """`default` was the only one of format 1, and is called `bits` now."""
+    text = lockfile.render(samples.lock()).replace('[policy]\nprofile = "strict"', '[policy]\nprofile = "default"')
+
+    assert lockfile.parse(text.encode(), "x").policy_profile == "bits"
 
 
 def test_true_and_one_are_two_different_gpus() -> None:
@@ -426,7 +473,10 @@ def test_the_schema_fits_what_is_written() -> None:
             repository="library/python", tag="3.11", digest=samples.sha("d"), config=samples.sha("c"), diff_ids=(samples.sha("l"),)
         ),
     )  # fmt: skip
-    for lock in (samples.lock(), image):
+    waived = dataclasses.replace(
+        samples.lock(), policy=(Rule(key="gpu.ecc", rule="exact", reason="board returned", until="2026-12-31"),)
+    )
+    for lock in (samples.lock(), image, waived):
         jsonschema.validate(tomllib.loads(lockfile.render(lock)), schema)
     broken = tomllib.loads(good())
     broken["apt"][0]["sha256"] = "md5:00"

@@ -73,7 +73,7 @@ def test_a_small_spec_has_the_documented_defaults() -> None:
     assert found.apt == ()
     assert found.python.interpreter == "/usr/bin/python3.11"
     assert Determinism(profile="strict", threads=1, env=(), torch=()) == found.determinism
-    assert (found.policy_profile, found.policy) == ("default", ())
+    assert (found.policy_profile, found.policy) == ("bits", ())
 
 
 def test_every_key_is_read_sorted_and_normalised() -> None:
@@ -186,6 +186,12 @@ FAULTS = [
     ('severity = "warning"', 'severity = "bad"', "unknown value 'bad', at `policy.rules.\"system.kernel\".severity`"),
     ('rule = "ignore", ', "", "missing key, at `policy.rules.\"system.kernel\".rule`"),
     ('profile = "default"', 'profile = "lax"', "unknown value 'lax', at `policy.profile`"),
+    (', reason = "ours"', ", waived-until = 2026-12-31", "a waiver needs a reason, at `policy.rules.\"system.kernel\".waived-until`"),
+    ('rule = "ignore",', 'rule = "ignore", waived-until = 2026-12-31,', "`ignore` judges nothing, so there is nothing to waive, at `policy.rules.\"system.kernel\".waived-until`"),
+    ('rule = "ignore",', 'rule = "exact", waived-until = "2026-02-30",', "2026-02-30 is not a day of the calendar, at `policy.rules.\"system.kernel\".waived-until`"),
+    ('rule = "ignore",', 'rule = "exact", waived-until = "31.12.2026",', "unexpected value '31.12.2026' (expected a day such as `2026-12-31`), at `policy.rules.\"system.kernel\".waived-until`"),
+    ('rule = "ignore",', 'rule = "exact", waived-until = 2026-12-31T00:00:00,', "unexpected value date-time (expected a day such as `2026-12-31`), at `policy.rules.\"system.kernel\".waived-until`"),
+    ('rule = "ignore",', 'rule = "exact", waived-until = "20261231",', "unexpected value '20261231' (expected a day such as `2026-12-31`), at `policy.rules.\"system.kernel\".waived-until`"),
     ("[determinism]", "[determinsm]", "unknown key, at `determinsm`"),
 ]  # fmt: skip
 
@@ -199,6 +205,27 @@ def test_each_fault_is_named_with_its_key(old: str, new: str, message: str) -> N
         parse(FULL.replace(old, new, 1))
 
     assert f"envlock.toml: {message}" == str(caught.value)
+
+
+@pytest.mark.parametrize("day", ["2026-12-31", '"2026-12-31"'])
+def test_a_waiver_has_a_last_day_as_a_toml_date_or_as_a_string(day: str) -> None:
+    """Both forms are one wish, and it is part of what is wanted."""
+    plain = FULL.replace('rule = "ignore"', 'rule = "exact"')
+    found = parse(plain.replace('rule = "exact"', f'rule = "exact", waived-until = {day}'))
+
+    assert found.policy[0].until == "2026-12-31"
+    assert found.digest() != parse(plain).digest()
+
+
+def test_the_profile_that_was_called_default_is_bits() -> None:
+    """One policy under its old name, its new name and no name: one value, one digest."""
+    held = [
+        parse(FULL.replace('profile = "default"', line, 1)) for line in ('profile = "default"', 'profile = "bits"', "")
+    ]
+
+    assert {found.policy_profile for found in held} == {"bits"}
+    assert len({found.digest() for found in held}) == 1
+    assert parse(FULL.replace('"default"', '"strict"', 1)).digest() != held[0].digest()
 
 
 def test_an_unknown_key_names_the_nearest_one() -> None:

@@ -5,11 +5,12 @@ work. The format is described in `docs/lockfile.md`; what goes into the inputs d
 `inputs_document`.
 """
 
-from envlock.lockfile.reading import parse, read_rules, read_switch
+from envlock.lockfile.reading import parse, policy_profile, read_rules, read_switch
 from envlock.lockfile.values import (
     LOCK_VERSION,
     MAX_GPUS,
     PLATFORMS,
+    POLICY_PROFILES,
     RECIPE,
     AptIndex,
     DebianBase,
@@ -35,6 +36,7 @@ __all__ = [
     "LOCK_VERSION",
     "MAX_GPUS",
     "PLATFORMS",
+    "POLICY_PROFILES",
     "RECIPE",
     "AptIndex",
     "DebPackage",
@@ -54,6 +56,7 @@ __all__ = [
     "host_of",
     "inputs_document",
     "parse",
+    "policy_profile",
     "read_rules",
     "read_switch",
     "render",

@@ -61,7 +61,7 @@ def parse(data: bytes, where: str) -> Lockfile:
         files=_unique(top, "file", _file, lambda held: held.path),
         determinism=_determinism(top.table("determinism")),
         host=_host(top.table("host")) if top.has("host") else None,
-        policy_profile=policy_table.string("profile"),
+        policy_profile=policy_profile(policy_table.string("profile")),
         policy=_policy(policy_table),
         image=_image(top.table("image")) if top.has("image") else None,
         goldens=tuple(sorted((_golden(table) for table in top.tables("golden")), key=lambda held: held.platform)),
@@ -257,6 +257,11 @@ def _locked_fact(table: Table, key: str) -> Observed:
     raise table.fail("not a fact value (string, integer, boolean, array, or an outcome)", key)
 
 
+def policy_profile(name: str) -> str:
+    """Return the name of a policy profile as it is today: `bits` was called `default` in format 1."""
+    return "bits" if name == "default" else name
+
+
 def _policy(table: Table) -> tuple[Rule, ...]:
     rules = read_rules(table.table("rules", required=False))
     table.finish()
@@ -275,10 +280,26 @@ def read_rules(table: Table) -> tuple[Rule, ...]:
                 severity=item.choice("severity", ("error", "warning"), "error"),
                 unknown=item.choice("unknown", ("error", "allow"), "error"),
                 reason=item.string("reason", ""),
+                until=item.date("waived-until"),
             )
         )
         item.finish()
+        _check_waiver(rules[-1], item)
     return tuple(rules)
+
+
+def _check_waiver(rule: Rule, table: Table) -> None:
+    """Refuse a waiver that nobody could judge later: without a reason, or of what is never judged."""
+    if rule.until and not rule.reason.strip():
+        raise table.fail(
+            "a waiver needs a reason", "waived-until", hint='say why: `reason = "board returned, ticket 4711"`'
+        )
+    if rule.until and rule.rule.strip() == "ignore":
+        raise table.fail(
+            "`ignore` judges nothing, so there is nothing to waive",
+            "waived-until",
+            hint="write the rule that holds again after that day, such as `exact`",
+        )
 
 
 def _image(table: Table) -> Image:

@@ -18,6 +18,8 @@ RECIPE = 1
 
 PLATFORMS = ("linux/amd64", "linux/arm64")
 
+POLICY_PROFILES = ("identity", "bits", "strict")
+
 MAX_GPUS = 1024
 """More GPUs than any node has: a greater count is a slip of the pen."""
 
@@ -130,6 +132,8 @@ class Rule:
     """How one fact (or a pattern of facts, with `*`) is judged; see `envlock.policy`.
 
     `unknown` says what an unanswered fact is: `error` (exit 3) or `allow`, by name.
+    `until` is the last day, in UTC and as `2026-12-31`, on which a difference is waived
+    for the `reason` given; empty where nothing is waived.
     """
 
     key: str
@@ -137,6 +141,7 @@ class Rule:
     severity: str = "error"
     unknown: str = "error"
     reason: str = ""
+    until: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

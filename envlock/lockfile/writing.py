@@ -126,6 +126,8 @@ def _rule_document(rule: Rule) -> Any:
         document["unknown"] = rule.unknown
     if rule.reason:
         document["reason"] = rule.reason
+    if rule.until:
+        document["waived-until"] = rule.until
     return _inline(document)
 
 
