@@ -13,8 +13,8 @@ import pytest
 import samples
 
 from envlock import lockfile, lockstore
-from envlock.canary import libraries
 from envlock.lockfile import Lockfile
+from envlock.probe.libraries.elf import NO_BUILD_ID
 from envlock.run import job
 from envlock.run.findings import Finding, Kind
 
@@ -198,7 +198,7 @@ def test_another_build_of_a_library_is_seen(recorded: Path, tmp_path: Path) -> N
     done = judged(path)
 
     assert (done.exit_code, settings(done)) == (1, {name})
-    assert libraries.NO_BUILD_ID not in dict(lock.goldens[0].settings)[name]
+    assert NO_BUILD_ID not in dict(lock.goldens[0].settings)[name]
 
 
 def test_two_reports_are_compared_by_the_command(recorded: Path, tmp_path: Path) -> None:
