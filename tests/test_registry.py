@@ -49,6 +49,32 @@ def test_facts_that_change_bits_are_errors() -> None:
     assert all(entry.locked for entry in REGISTRY.values() if entry.group == "bits")
 
 
+def test_what_a_setting_falls_back_to_is_a_fact_of_its_kind() -> None:
+    """A default is another fact of the same type, unit and scope, or one constant of the fact's own type."""
+    types = {"boolean": bool, "string": str, "integer": int, "strings": tuple}
+    for entry in REGISTRY.values():
+        assert not (entry.default and entry.default_value is not None), entry.key
+        if entry.default:
+            held = REGISTRY[entry.default]
+            assert (held.type, held.unit, held.scope, held.each) == (entry.type, entry.unit, entry.scope, entry.each)
+        if entry.default_value is not None:
+            assert type(entry.default_value) is types[entry.type], entry.key
+
+
+def test_a_command_names_what_it_sets_and_where() -> None:
+    """Every blank of a command can be filled; one that sets a GPU names that GPU alone."""
+    for entry in REGISTRY.values():
+        blanks = re.findall(r"\{([^}]*)\}", entry.command)
+        if not entry.command:
+            continue
+        assert ("gpu" in blanks) == (entry.scope == GPU), entry.key
+        for blank in blanks:
+            name, _, form = blank.partition(":")
+            assert name in ("gpu", "value") or name in REGISTRY, entry.key
+            assert form in ("", "bit", "W", "upper", "profiles"), entry.key
+        assert any(blank.startswith("value") or blank == entry.key for blank in blanks), entry.key
+
+
 def test_scopes_follow_the_key() -> None:
     """Facts of a GPU are those that start with `gpu.`, and no others."""
     assert {entry.key for entry in in_scope(GPU)} == {key for key in REGISTRY if key.startswith("gpu.")}

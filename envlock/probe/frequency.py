@@ -23,6 +23,8 @@ def read(host: Host) -> Dict[str, Observed]:
         "cpu.governor": _each(host, "scaling_governor", str),
         "cpu.frequency_min": _each(host, "scaling_min_freq", lambda text: int(text) // 1000),
         "cpu.frequency_max": _each(host, "scaling_max_freq", lambda text: int(text) // 1000),
+        "cpu.frequency_min_default": _each(host, "cpuinfo_min_freq", lambda text: int(text) // 1000),
+        "cpu.frequency_max_default": _each(host, "cpuinfo_max_freq", lambda text: int(text) // 1000),
         "cpu.boost": _boost(host),
     }
 

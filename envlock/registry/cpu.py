@@ -25,37 +25,37 @@ FACTS: tuple[Entry, ...] = (
     Entry(
         "cpu.architecture", "architecture", STRING,
         "libraries for another architecture are other programs with other arithmetic",
-        "uname", BITS, locked=True, rule="exact", severity="error", remedy=_OTHER_HOST,
+        "uname", BITS, locked=True, rule="exact", severity="error", identity="error", remedy=_OTHER_HOST,
     ),
     Entry(
         "cpu.vendor", "vendor", STRING,
         "math libraries choose their kernels by vendor",
-        _CPUINFO, BITS, locked=True, rule="exact", severity="error", remedy=_OTHER_HOST, each=True,
+        _CPUINFO, BITS, locked=True, rule="exact", severity="error", identity="error", remedy=_OTHER_HOST, each=True,
     ),
     Entry(
         "cpu.model_name", "model name", STRING,
         "the name people know the part by; hypervisors change it freely",
-        _CPUINFO, IDENTITY, locked=True, rule="exact", remedy=_OTHER_HOST, each=True,
+        _CPUINFO, IDENTITY, locked=True, rule="exact", identity="warning", remedy=_OTHER_HOST, each=True,
     ),
     Entry(
         "cpu.family", "family", INTEGER,
         "with model and stepping it names the design; libraries tune by it",
-        _CPUINFO, BITS, locked=True, rule="exact", severity="error", remedy=_OTHER_HOST, each=True,
+        _CPUINFO, BITS, locked=True, rule="exact", severity="error", identity="error", remedy=_OTHER_HOST, each=True,
     ),
     Entry(
         "cpu.model", "model", INTEGER,
         "with family and stepping it names the design; libraries tune by it",
-        _CPUINFO, BITS, locked=True, rule="exact", severity="error", remedy=_OTHER_HOST, each=True,
+        _CPUINFO, BITS, locked=True, rule="exact", severity="error", identity="error", remedy=_OTHER_HOST, each=True,
     ),
     Entry(
         "cpu.stepping", "stepping", INTEGER,
         "another revision of one design has other errata",
-        _CPUINFO, IDENTITY, locked=True, rule="exact", remedy=_OTHER_HOST, each=True,
+        _CPUINFO, IDENTITY, locked=True, rule="exact", identity="warning", remedy=_OTHER_HOST, each=True,
     ),
     Entry(
         "cpu.arm_part", "Arm part", STRING,
         "implementer/part/variant/revision name an Arm core, which prints no model",
-        _CPUINFO, BITS, locked=True, rule="exact", severity="error", remedy=_OTHER_HOST, each=True,
+        _CPUINFO, BITS, locked=True, rule="exact", severity="error", identity="error", remedy=_OTHER_HOST, each=True,
     ),
     Entry(
         "cpu.isa_level", "ISA level", STRING,
@@ -94,12 +94,13 @@ FACTS: tuple[Entry, ...] = (
     Entry(
         "cpu.sockets", "sockets", INTEGER,
         "memory distance and default thread placement",
-        _CPUINFO, SPEED, locked=True, rule="exact", remedy=_OTHER_HOST,
+        _CPUINFO, SPEED, locked=True, rule="exact", identity="error", remedy=_OTHER_HOST,
     ),
     Entry(
         "cpu.cores", "cores", INTEGER,
         "default thread pools follow it, and with them the split of sums",
-        _CPUINFO, SPEED, locked=True, rule="exact", remedy="fix the thread count in the determinism profile",
+        _CPUINFO, SPEED, locked=True, rule="exact", identity="error",
+        remedy="fix the thread count in the determinism profile",
     ),
     Entry(
         "cpu.threads", "threads", INTEGER,
@@ -122,24 +123,36 @@ FACTS: tuple[Entry, ...] = (
         "cpu.governor", "governor", STRING,
         "who chooses the clock",
         _SYS + "/cpufreq/policy*/scaling_governor", SPEED, locked=True, rule="exact", each=True,
-        remedy="`cpupower frequency-set -g GOVERNOR`",
+        remedy="`cpupower frequency-set -g GOVERNOR`", command="cpupower frequency-set -g {value}",
     ),
     Entry(
         "cpu.frequency_min", "lowest frequency", INTEGER,
         "lower limit of the clock",
         _SYS + "/cpufreq/policy*/scaling_min_freq", SPEED, unit="MHz", locked=True, rule="within 1 MHz", each=True,
-        remedy="`cpupower frequency-set -d FREQUENCY`",
+        remedy="`cpupower frequency-set -d FREQUENCY`", default="cpu.frequency_min_default",
+        command="cpupower frequency-set -d {value}MHz",
     ),
     Entry(
         "cpu.frequency_max", "highest frequency", INTEGER,
         "upper limit of the clock",
         _SYS + "/cpufreq/policy*/scaling_max_freq", SPEED, unit="MHz", locked=True, rule="within 1 MHz", each=True,
-        remedy="`cpupower frequency-set -u FREQUENCY`",
+        remedy="`cpupower frequency-set -u FREQUENCY`", default="cpu.frequency_max_default",
+        command="cpupower frequency-set -u {value}MHz",
+    ),
+    Entry(
+        "cpu.frequency_min_default", "lowest frequency of the CPU", INTEGER,
+        "what the lower limit is after a boot",
+        _SYS + "/cpufreq/policy*/cpuinfo_min_freq", SPEED, unit="MHz", each=True,
+    ),
+    Entry(
+        "cpu.frequency_max_default", "highest frequency of the CPU", INTEGER,
+        "what the upper limit is after a boot",
+        _SYS + "/cpufreq/policy*/cpuinfo_max_freq", SPEED, unit="MHz", each=True,
     ),
     Entry(
         "cpu.boost", "boost", BOOLEAN,
         "clocks above the base frequency depend on heat and neighbours",
-        _SYS + "/cpufreq/boost", SPEED, locked=True, rule="exact",
+        _SYS + "/cpufreq/boost", SPEED, locked=True, rule="exact", default_value=True,
         remedy="write 0 or 1 to " + _SYS + "/cpufreq/boost (intel_pstate/no_turbo on Intel)",
     ),
     Entry(

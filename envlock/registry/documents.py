@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
-from envlock.facts import OUTCOMES, SCHEMA, VALUE
+from envlock.facts import OUTCOMES, SCHEMA, VALUE, value
 from envlock.registry import GPU, GROUPS, HOST, Entry, in_scope
 
 _JSON_TYPES = {"string": "string", "integer": "integer", "boolean": "boolean"}
@@ -27,6 +27,8 @@ Groups: {groups}.
 
 "Locked" facts go into a lockfile, with the default rule shown. A fact that is marked
 "each" is one value when all CPUs agree, and the list of the distinct values when not.
+What a setting "falls back to" is how drift knows that it was reset; a command is printed
+for the locked value, never run.
 """
 
 _TITLES = {HOST: "Facts of a host", GPU: "Facts of each GPU"}
@@ -53,9 +55,26 @@ def _section(entry: Entry) -> str:
         "- locked: {}".format(rule),
         "- read from: {}".format(entry.source),
     ]
+    lines += _settings(entry)
     if entry.remedy:
         lines.append("- put right: {}".format(entry.remedy))
     return "\n".join([*lines, ""])
+
+
+def _settings(entry: Entry) -> List[str]:
+    """Return what there is to say about a setting: what it falls back to, and the command that sets it."""
+    lines = []
+    if entry.default:
+        lines.append("- falls back to: `{}`".format(entry.default))
+    elif entry.default_value is not None:
+        lines.append("- falls back to: {}".format(value(entry.default_value).text() or "none"))
+    if entry.volatile:
+        lines.append("- lost with a reboot or driver update, and with persistence off when the last user leaves")
+    if entry.command:
+        lines.append("- set by: `{}`".format(entry.command))
+    if entry.identity:
+        lines.append("- under the profile `identity`: {}".format(entry.identity))
+    return lines
 
 
 def json_schema() -> Dict[str, Any]:

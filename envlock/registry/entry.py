@@ -5,7 +5,9 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Optional
+
+from envlock.facts import Value
 
 HOST = "host"
 GPU = "gpu"
@@ -39,6 +41,17 @@ class Entry(NamedTuple):
     `label` is its name for people. `default` is the key of the fact that holds what this
     setting falls back to on a reboot or driver update. `unique` facts name one machine or
     part: they are never compared, and can be left out of a document.
+
+    `default_value` is what a setting falls back to where that is the same everywhere.
+    `volatile` settings last as long as the driver holds the GPU: with persistence off,
+    until the last user leaves (https://docs.nvidia.com/deploy/driver-persistence/).
+
+    `command` sets the locked value. `{gpu}` stands for the GPU's PCI bus id, `{value}` for
+    the locked value, `{other.key}` for that of another fact; `{value:bit}` writes it as 1
+    or 0, `{value:W}` mW in watts, `{value:upper}` in capitals with `_` for blanks,
+    `{value:profiles}` MIG instances as `PROFILE:START,…`.
+
+    `identity` is the severity under the policy profile `identity`, which ignores what has none.
     """
 
     key: str
@@ -56,3 +69,7 @@ class Entry(NamedTuple):
     each: bool = False
     default: str = ""
     unique: bool = False
+    default_value: Optional[Value] = None
+    volatile: bool = False
+    command: str = ""
+    identity: str = ""

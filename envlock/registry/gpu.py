@@ -5,6 +5,7 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 
 from __future__ import annotations
 
+from envlock.facts import Value
 from envlock.registry.entry import (
     BITS,
     BOOLEAN,
@@ -18,6 +19,7 @@ from envlock.registry.entry import (
     Entry,
 )
 
+_CLOCKS_COMMAND = "nvidia-smi -i {gpu} -ac {gpu.clock_memory_application},{gpu.clock_graphics_application}"
 _MODEL = "run on a host with the locked GPU model"
 _VBIOS = "flash the vendor's VBIOS of the locked version"
 _INFOROM = "ask the vendor for the InfoROM update"
@@ -26,10 +28,14 @@ _SLOT = "put the board into a slot as wide and fast, or look for a worn riser"
 
 
 def _gpu(key: str, label: str, kind: str, why: str, source: str, group: str, remedy: str = "", unit: str = "",
-         rule: str = "exact", severity: str = "warning", default: str = "") -> Entry:  # fmt: skip
+         rule: str = "exact", severity: str = "warning", default: str = "", default_value: Value | None = None,
+         volatile: bool = False, command: str = "", identity: str = "") -> Entry:  # fmt: skip
     """Return a locked fact read by the NVML call `source` (or from what `source` says, with a blank in it)."""
     read = source if " " in source or source.startswith("/") else "NVML " + source
-    return Entry(key, label, kind, why, read, group, GPU, unit, True, rule, severity, remedy, default=default)
+    return Entry(
+        key, label, kind, why, read, group, GPU, unit, True, rule, severity, remedy, default=default,
+        default_value=default_value, volatile=volatile, command=command, identity=identity,
+    )  # fmt: skip
 
 
 def _seen(key: str, label: str, kind: str, why: str, source: str, group: str = INFORMATION, unit: str = "",
@@ -59,30 +65,30 @@ _WHICH = (
 
 _PART = (
     _gpu("gpu.name", "name", STRING, "the model as the driver calls it; drivers rename models",
-         "nvmlDeviceGetName", IDENTITY, _MODEL),
+         "nvmlDeviceGetName", IDENTITY, _MODEL, identity="warning"),
     _gpu("gpu.brand", "brand", STRING, "product line; drivers switch features by it",
-         "nvmlDeviceGetBrand", IDENTITY, _MODEL),
+         "nvmlDeviceGetBrand", IDENTITY, _MODEL, identity="warning"),
     _gpu("gpu.architecture", "architecture", STRING, "generation of the chip",
-         "nvmlDeviceGetArchitecture", BITS, _MODEL, severity="error"),
+         "nvmlDeviceGetArchitecture", BITS, _MODEL, severity="error", identity="error"),
     _gpu("gpu.compute_capability", "compute capability", STRING, "decides which kernels exist for this GPU",
-         "nvmlDeviceGetCudaComputeCapability", BITS, _MODEL, severity="error"),
+         "nvmlDeviceGetCudaComputeCapability", BITS, _MODEL, severity="error", identity="error"),
     _gpu("gpu.cores", "CUDA cores", INTEGER, "kernels are split by the number of multiprocessors",
-         "nvmlDeviceGetNumGpuCores", BITS, _MODEL, severity="error"),
+         "nvmlDeviceGetNumGpuCores", BITS, _MODEL, severity="error", identity="error"),
     _gpu("gpu.memory", "memory", INTEGER, "workspace sizes, and with them algorithms, are chosen by free memory",
-         "nvmlDeviceGetMemoryInfo", BITS, _MODEL, "MiB", "within 64 MiB", "error"),
+         "nvmlDeviceGetMemoryInfo", BITS, _MODEL, "MiB", "within 64 MiB", "error", identity="error"),
     _gpu("gpu.memory_bus_width", "memory bus width", INTEGER, "tells variants of one model apart",
-         "nvmlDeviceGetMemoryBusWidth", IDENTITY, _MODEL, "bit"),
+         "nvmlDeviceGetMemoryBusWidth", IDENTITY, _MODEL, "bit", identity="error"),
     _gpu("gpu.pci_id", "PCI id", STRING, "vendor:device, the model's one stable name",
-         "/sys/bus/pci/devices/*/device", BITS, _MODEL, severity="error"),
+         "/sys/bus/pci/devices/*/device", BITS, _MODEL, severity="error", identity="error"),
     _gpu("gpu.subsystem_id", "PCI subsystem", STRING, "which board carries the chip",
-         "/sys/bus/pci/devices/*/subsystem_device", IDENTITY, _MODEL),
+         "/sys/bus/pci/devices/*/subsystem_device", IDENTITY, _MODEL, identity="error"),
     _gpu("gpu.board_part", "board part number", STRING, "revision of the board; it may differ inside one node",
-         "nvmlDeviceGetBoardPartNumber", IDENTITY, _MODEL),
+         "nvmlDeviceGetBoardPartNumber", IDENTITY, _MODEL, identity="warning"),
 )  # fmt: skip
 
 _FIRMWARE = (
     _gpu("gpu.vbios", "VBIOS", STRING, "firmware of the board: clocks, power, memory timing",
-         "nvmlDeviceGetVbiosVersion", BITS, _VBIOS, severity="error"),
+         "nvmlDeviceGetVbiosVersion", BITS, _VBIOS, severity="error", identity="warning"),
     _gpu("gpu.gsp", "GSP firmware", BOOLEAN, "with it, part of the driver runs on the GPU itself",
          "nvmlDeviceGetGspFirmwareMode", SPEED,
          "set the module parameter NVreg_EnableGpuFirmware and reload the driver", default="gpu.gsp_default"),
@@ -108,23 +114,28 @@ _FIRMWARE = (
 _MODES = (
     _gpu("gpu.ecc", "ECC", BOOLEAN, "without it a flipped bit of memory goes unseen",
          "nvmlDeviceGetEccMode", BITS, "`nvidia-smi -e 1` (or 0), then reset the GPU", severity="error",
-         default="gpu.ecc_default"),
+         default="gpu.ecc_default", command="nvidia-smi -i {gpu} -e {value:bit}"),
     _gpu("gpu.ecc_pending", "ECC after a reset", BOOLEAN, "a change that waits for the next reset",
-         "nvmlDeviceGetEccMode", BITS, "`nvidia-smi -e 1` (or 0)"),
+         "nvmlDeviceGetEccMode", BITS, "`nvidia-smi -e 1` (or 0)", default="gpu.ecc_default",
+         command="nvidia-smi -i {gpu} -e {value:bit}"),
     _seen("gpu.ecc_default", "ECC by default", BOOLEAN, "what the board falls back to",
           "nvmlDeviceGetDefaultEccMode"),
     _gpu("gpu.mig", "MIG", BOOLEAN, "a slice has fewer SMs, so other kernels and other sums",
-         "nvmlDeviceGetMigMode", BITS, "`nvidia-smi -mig 1` (or 0), then reset the GPU", severity="error"),
+         "nvmlDeviceGetMigMode", BITS, "`nvidia-smi -mig 1` (or 0), then reset the GPU", severity="error",
+         default_value=False, command="nvidia-smi -i {gpu} -mig {value:bit}"),
     _gpu("gpu.mig_pending", "MIG after a reset", BOOLEAN, "a change that waits for the next reset",
-         "nvmlDeviceGetMigMode", BITS, "`nvidia-smi -mig 1` (or 0)"),
+         "nvmlDeviceGetMigMode", BITS, "`nvidia-smi -mig 1` (or 0)", default_value=False,
+         command="nvidia-smi -i {gpu} -mig {value:bit}"),
     _gpu("gpu.mig_layout", "MIG instances", STRINGS,
          "profile and placement of each instance; the mode survives a reboot, the instances do not",
          "nvmlDeviceGetMigDeviceHandleByIndex", BITS, "create the locked instances: `nvidia-smi mig -cgi PROFILES -C`",
-         severity="error"),
+         severity="error", default_value=(), command="nvidia-smi mig -i {gpu} -cgi {value:profiles} -C"),
     _gpu("gpu.persistence", "persistence", BOOLEAN, "without it limits fall back when the last user leaves",
-         "nvmlDeviceGetPersistenceMode", SPEED, "`nvidia-smi -pm 1`, or start nvidia-persistenced"),
+         "nvmlDeviceGetPersistenceMode", SPEED, "`nvidia-smi -pm 1`, or start nvidia-persistenced",
+         default_value=False, volatile=True, command="nvidia-smi -i {gpu} -pm {value:bit}"),
     _gpu("gpu.compute_mode", "compute mode", STRING, "whether several processes may share the GPU",
-         "nvmlDeviceGetComputeMode", SPEED, "`nvidia-smi -c MODE`"),
+         "nvmlDeviceGetComputeMode", SPEED, "`nvidia-smi -c MODE`",
+         default_value="default", volatile=True, command="nvidia-smi -i {gpu} -c {value:upper}"),
     _gpu("gpu.addressing_mode", "addressing mode", STRING, "how the GPU reaches the host's memory (HMM, ATS)",
          "nvmlDeviceGetAddressingMode", SPEED, "load the kernel module with the parameters of the golden host"),
     _gpu("gpu.operation_mode", "operation mode", STRING, "some boards can switch units off",
@@ -143,7 +154,8 @@ _MODES = (
 _POWER = (
     _gpu("gpu.power_limit", "power limit", INTEGER, "a lower limit lowers the clocks under load",
          "nvmlDeviceGetPowerManagementLimit", SPEED, "`nvidia-smi -pl WATTS`, with persistence on",
-         "mW", "within 1000 mW", default="gpu.power_limit_default"),
+         "mW", "within 1000 mW", default="gpu.power_limit_default", volatile=True,
+         command="nvidia-smi -i {gpu} -pl {value:W}"),
     _gpu("gpu.power_limit_default", "default power limit", INTEGER, "what the board falls back to",
          "nvmlDeviceGetPowerManagementDefaultLimit", SPEED, _VBIOS, "mW", "within 1000 mW"),
     _gpu("gpu.power_limit_min", "lowest power limit", INTEGER, "the least that can be set",
@@ -172,19 +184,21 @@ _CLOCKS = (
     _gpu("gpu.clock_graphics_application", "application graphics clock", INTEGER,
          "the clock that programs ask for; deprecated by drivers of 2025",
          "nvmlDeviceGetApplicationsClock", SPEED, "`nvidia-smi -ac MEMORY,GRAPHICS`, with persistence on",
-         "MHz", default="gpu.clock_graphics_application_default"),
+         "MHz", default="gpu.clock_graphics_application_default", volatile=True, command=_CLOCKS_COMMAND),
     _gpu("gpu.clock_memory_application", "application memory clock", INTEGER,
          "the clock that programs ask for; deprecated by drivers of 2025",
          "nvmlDeviceGetApplicationsClock", SPEED, "`nvidia-smi -ac MEMORY,GRAPHICS`, with persistence on",
-         "MHz", default="gpu.clock_memory_application_default"),
+         "MHz", default="gpu.clock_memory_application_default", volatile=True, command=_CLOCKS_COMMAND),
     _seen("gpu.clock_graphics_application_default", "default application graphics clock", INTEGER,
           "what the board falls back to", "nvmlDeviceGetDefaultApplicationsClock", unit="MHz"),
     _seen("gpu.clock_memory_application_default", "default application memory clock", INTEGER,
           "what the board falls back to", "nvmlDeviceGetDefaultApplicationsClock", unit="MHz"),
     _gpu("gpu.clock_graphics_offset", "graphics clock offset", INTEGER, "overclocking moves the whole curve",
-         "nvmlDeviceGetClockOffsets", SPEED, "set the offset back with the tool that set it", "MHz"),
+         "nvmlDeviceGetClockOffsets", SPEED, "set the offset back with the tool that set it", "MHz",
+         default_value=0),
     _gpu("gpu.clock_memory_offset", "memory clock offset", INTEGER, "overclocking moves the whole curve",
-         "nvmlDeviceGetClockOffsets", SPEED, "set the offset back with the tool that set it", "MHz"),
+         "nvmlDeviceGetClockOffsets", SPEED, "set the offset back with the tool that set it", "MHz",
+         default_value=0),
     _seen("gpu.clock_locked", "locked clocks", STRING,
           "drivers can lock the clocks (`nvidia-smi -lgc`) and no driver says whether they are",
           "no call of NVML", SPEED),

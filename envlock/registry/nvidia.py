@@ -14,13 +14,13 @@ FACTS: tuple[Entry, ...] = (
     Entry(
         "nvidia.gpu_count", "GPUs", INTEGER,
         "a GPU that is missing changes how work is split",
-        _NVML + " nvmlDeviceGetCount", BITS, locked=True, rule="exact", severity="error",
+        _NVML + " nvmlDeviceGetCount", BITS, locked=True, rule="exact", severity="error", identity="error",
         remedy="look for a lost GPU in the kernel log (Xid), and for one hidden from this container",
     ),
     Entry(
         "nvidia.pci_count", "GPUs on the PCI bus", INTEGER,
         "more than the driver shows: some are lost, hidden or given to another driver",
-        "/sys/bus/pci/devices", INFORMATION, locked=True, rule="exact",
+        "/sys/bus/pci/devices", INFORMATION, locked=True, rule="exact", identity="warning",
         remedy="look for a lost GPU in the kernel log (Xid), and at `lspci -k` for its driver",
     ),
     Entry(

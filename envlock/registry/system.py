@@ -45,12 +45,13 @@ FACTS: tuple[Entry, ...] = (
         "alignment and cost of large blocks of memory",
         "/sys/kernel/mm/transparent_hugepage/enabled", SPEED, locked=True, rule="exact",
         remedy="write the locked word to /sys/kernel/mm/transparent_hugepage/enabled",
+        command="echo {value} > /sys/kernel/mm/transparent_hugepage/enabled",
     ),
     Entry(
         "system.numa_balancing", "NUMA balancing", STRING,
         "the kernel moves memory between nodes while work runs",
         "/proc/sys/kernel/numa_balancing", SPEED, locked=True, rule="exact",
-        remedy="`sysctl kernel.numa_balancing=VALUE`",
+        remedy="`sysctl kernel.numa_balancing=VALUE`", command="sysctl kernel.numa_balancing={value}",
     ),
     Entry(
         "container.inside", "inside a container", STRING,

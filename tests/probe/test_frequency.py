@@ -17,6 +17,8 @@ def policies(*governors: str) -> dict[str, str]:
         tree[f"{FOLDER}/policy{number}/scaling_governor"] = governor + "\n"
         tree[f"{FOLDER}/policy{number}/scaling_min_freq"] = "800000\n"
         tree[f"{FOLDER}/policy{number}/scaling_max_freq"] = "3800000\n"
+        tree[f"{FOLDER}/policy{number}/cpuinfo_min_freq"] = "400000\n"
+        tree[f"{FOLDER}/policy{number}/cpuinfo_max_freq"] = "4100000\n"
     return tree
 
 
@@ -26,6 +28,13 @@ def test_policies_that_agree_give_one_value(tmp_path: Path) -> None:
 
     assert found["cpu.governor"] == value("performance")
     assert (found["cpu.frequency_min"], found["cpu.frequency_max"]) == (value(800), value(3800))
+
+
+def test_limits_of_the_cpu_are_what_the_set_ones_fall_back_to(tmp_path: Path) -> None:
+    """What the hardware can is told beside what is set, in the same unit."""
+    found = frequency.read(RecordedHost(tmp_path, policies("performance", "performance")))
+
+    assert (found["cpu.frequency_min_default"], found["cpu.frequency_max_default"]) == (value(400), value(4100))
 
 
 def test_policies_that_differ_give_all_values(tmp_path: Path) -> None:
