@@ -13,6 +13,7 @@ from typing import Any
 
 from envlock.canary import generator
 from envlock.canary.inputs import Input
+from envlock.canary.tensors import columns
 from envlock.canary.trace import Trace
 
 BATCH, SIDE = 4, 32
@@ -78,5 +79,6 @@ def _quantised(trace: Trace, x: Any) -> Any:
     rows = trace.step("rows", lambda a: a.flatten(2).transpose(1, 2).reshape(-1, 128), x)
     scale = trace.step("scale", lambda a: a.abs().amax().reshape(1) / 127.0, rows)
     small = trace.step("quantise", lambda a, s: torch.round(a / s).clamp(-127, 127).to(torch.int8), rows, scale)
-    product = trace.step("int_mm", lambda a: torch._int_mm(a, get("t3.convnet.int8.weight")), small)
+    weight = columns(get("t3.convnet.int8.weight"), trace.maker.device)
+    product = trace.step("int_mm", lambda a: torch._int_mm(a, weight), small)
     return trace.step("dequantise", lambda a, s: a.to(torch.float32) * (s / 127.0), product, scale)

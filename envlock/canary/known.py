@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Tuple
 from envlock.canary import exact, generator
 from envlock.canary.answers import ANSWERS
 from envlock.canary.inputs import Input
-from envlock.canary.tensors import Maker, Output, hash_tensor, raw_bytes
+from envlock.canary.tensors import Maker, Output, columns, hash_tensor, raw_bytes
 
 OK = "ok"
 UNAVAILABLE = "unavailable: "
@@ -69,20 +69,23 @@ INPUTS = _declare()
 
 def compare(torch: Any, name: str, got: Any, expected: Any) -> Output:
     """Return `ok` when every element of `got` is the integer in `expected`, else how many are not."""
+    output = Output(name, _difference(torch, got, expected))
+    output.device = str(got.device)
+    return output
+
+
+def _difference(torch: Any, got: Any, expected: Any) -> str:
     if tuple(got.shape) != tuple(expected.shape):
-        return Output(name, "wrong: shape {}, expected {}".format(list(got.shape), list(expected.shape)))
+        return "wrong: shape {}, expected {}".format(list(got.shape), list(expected.shape))
     # Every value here is below 2**53, so binary64 holds both sides exactly.
     differs = got.detach().to("cpu").to(torch.float64) != expected.to(torch.float64)
     count = int(differs.sum())
     if not count:
-        return Output(name, OK)
+        return OK
     where = [int(index) for index in differs.nonzero()[0]]
     place = tuple(where)
-    return Output(
-        name,
-        "wrong: {} of {}, first at {}: {}, expected {}".format(
-            count, differs.numel(), where, got[place].item(), int(expected[place])
-        ),
+    return "wrong: {} of {}, first at {}: {}, expected {}".format(
+        count, differs.numel(), where, got[place].item(), int(expected[place])
     )
 
 
@@ -160,11 +163,14 @@ def _int8(torch: Any, maker: Maker) -> List[Output]:
         label = "x".join(str(part) for part in shape[:3])
         name = "t1.k3.int_mm.int8." + label
         held, fault = reference(torch, "int8." + label, _integer_product(torch, a, b))
-        outputs.append(Output(name, fault) if fault else compare(torch, name, torch._int_mm(a, b), held))
+        if fault:
+            outputs.append(Output(name, fault))
+            continue
+        outputs.append(compare(torch, name, torch._int_mm(a, columns(b, maker.device)), held))
     full = torch.full((64, 64), 127, dtype=torch.int8, device=maker.device)
     # 64 * 127 * 127: a kernel that adds pairs in 16 bits saturates here.
     expected = torch.full((64, 64), 64 * 127 * 127, dtype=torch.int64)
-    outputs.append(compare(torch, "t1.k3.int_mm.int8.full", torch._int_mm(full, full), expected))
+    outputs.append(compare(torch, "t1.k3.int_mm.int8.full", torch._int_mm(full, columns(full, maker.device)), expected))
     return outputs
 
 
@@ -246,6 +252,7 @@ def _rounded(torch: Any, maker: Maker) -> List[Output]:
             expected = [exact.apply(operation, x, y, form) for x, y in zip(*patterns)]
             name = "t1.k7.{}.{}".format(operation, dtype)
             outputs.append(_same_bits(name, raw_bytes(torch, got), expected, width))
+            outputs[-1].device = str(got.device)
     return outputs
 
 

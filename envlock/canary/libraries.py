@@ -16,7 +16,8 @@ _DECIDING = (
     "libtorch.so", "libtorch_cpu", "libtorch_cuda", "libtorch_hip", "libtorch_xpu", "libc10",
     "libgomp", "libiomp5", "libomp", "libm.so", "libmvec", "libmkl", "libopenblas", "libblis", "libarm_compute",
     "libcuda.so", "libcudart", "libcublas", "libcudnn", "libcufft", "libcusolver", "libcusparse", "libcurand",
-    "libnvrtc", "libamdhip64", "libhipblas", "librocblas", "libMIOpen", "libmiopen",
+    "libnvrtc", "libnvJitLink", "libnvidia-ptxjitcompiler", "libnvidia-nvvm",
+    "libamdhip64", "libhipblas", "librocblas", "libMIOpen", "libmiopen",
 )  # fmt: skip
 
 

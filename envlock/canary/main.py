@@ -57,7 +57,7 @@ def _answer(word: str, data: bytes) -> Dict[str, Any]:
     asked: Optional[Request] = None
     try:
         asked = requests.parse(data)
-        return worker.run(asked) if word == "worker" else report.merge(asked, _ask(asked))
+        return worker.run(asked) if word == "worker" else in_fresh_processes(asked, command("worker"), os.environ)
     except EnvlockError as error:
         return report.failed(str(error), error.hint, asked)
     except Exception as error:  # the frame must be written: a run that broke is an answer
@@ -80,14 +80,14 @@ def command(word: str) -> List[str]:
     return [sys.executable, "-I", "-c", _BOOT, root, word]
 
 
-def _ask(asked: Request) -> List[Dict[str, Any]]:
-    """Run the worker in as many fresh processes as were asked for, one after the other."""
+def in_fresh_processes(asked: Request, argv: List[str], environment: Mapping[str, str]) -> Dict[str, Any]:
+    """Run the worker `argv` as often as was asked for, one after the other, and return the report of all."""
     answers = []
     for _ in range(asked.processes):
-        answers.append(ask(command("worker"), asked, dict(os.environ), asked.deadline))
+        answers.append(ask(argv, asked, environment, asked.deadline))
         if answers[-1].get("outcome") != "ran":
             break
-    return answers
+    return report.merge(asked, answers)
 
 
 def ask(argv: List[str], asked: Request, environment: Mapping[str, str], deadline: float) -> Dict[str, Any]:

@@ -54,9 +54,19 @@ def require_visible(torch: Any, backend: str) -> None:
     """Raise `CouldNotTell` when the device asked for is not there: never run on another one."""
     if backend == CUDA and not torch.cuda.is_available():
         raise CouldNotTell(
-            "CUDA was asked for and torch {} sees no GPU".format(torch.__version__),
-            hint="is the driver loaded, and was the GPU given to the container?",
+            "CUDA was asked for and torch {} sees no GPU{}".format(torch.__version__, _why_none(torch)),
+            hint="is the driver loaded, is this torch made for CUDA, and was the GPU given to the container?",
         )
+
+
+def _why_none(torch: Any) -> str:
+    """Return what torch says when CUDA is started all the same: `is_available` keeps it to itself."""
+    try:
+        torch.cuda.init()
+    except Exception as error:  # a driver that is too old, a build without CUDA: only the words differ
+        lines = str(error).strip().splitlines()
+        return " ({})".format(lines[0][:300]) if lines else ""
+    return ""
 
 
 def read(torch: Any, backend: str) -> Dict[str, str]:
@@ -94,5 +104,13 @@ def described(torch: Any, backend: str) -> Dict[str, str]:
         for index in range(torch.cuda.device_count()):
             seen = torch.cuda.get_device_properties(index)
             found["gpu.{}.name".format(index)] = str(seen.name)
-            found["gpu.{}.uuid".format(index)] = str(getattr(seen, "uuid", "(this torch does not say)"))
+            found["gpu.{}.uuid".format(index)] = uuid_of(seen)
+            found["gpu.{}.capability".format(index)] = "{}.{}".format(seen.major, seen.minor)
+            found["gpu.{}.memory".format(index)] = str(getattr(seen, "total_memory", "(this torch does not say)"))
     return found
+
+
+def uuid_of(seen: Any) -> str:
+    """Return the UUID of a GPU as NVML writes it; torch (2.4 and newer) leaves the `GPU-` out."""
+    found = str(getattr(seen, "uuid", "(this torch does not say)"))
+    return "GPU-" + found if found[:1].isalnum() and not found.startswith(("GPU-", "MIG-")) else found

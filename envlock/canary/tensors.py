@@ -24,15 +24,17 @@ class Output:
     """One result of the suite: its name, its text, and what lets two of them be measured.
 
     `value` is `ok` or `wrong: ...` (T1), a small text or digest (T2), a digest (T3).
-    `sample` holds raw element bytes as hex, `stride` elements apart.
+    `sample` holds raw element bytes as hex, `stride` elements apart. `device` is where it
+    was computed, as far as the output is a tensor; not part of the report.
     """
 
-    __slots__ = ("canonical", "detail", "dtype", "name", "sample", "shape", "stride", "value")
+    __slots__ = ("canonical", "detail", "device", "dtype", "name", "sample", "shape", "stride", "value")
 
     def __init__(self, name: str, value: str, detail: str = "") -> None:
         self.name = name
         self.value = value
         self.detail = detail
+        self.device: Optional[str] = None
         self.dtype: Optional[str] = None
         self.shape: Tuple[int, ...] = ()
         self.sample: Optional[str] = None
@@ -61,6 +63,15 @@ def raw_bytes(torch: Any, tensor: Any) -> bytes:
     return ctypes.string_at(held.data_ptr(), size) if size else b""
 
 
+def columns(matrix: Any, device: str) -> Any:
+    """Return `matrix` as the second factor of an 8-bit product on `device`.
+
+    On a GPU it lies column by column: the form that cuBLASLt takes on every architecture
+    with 8-bit tensor cores. On the CPU it stays as it is.
+    """
+    return matrix if device == "cpu" else matrix.t().contiguous().t()
+
+
 def dtype_name(tensor: Any) -> str:
     """Return torch's name of the dtype without its prefix: `float32`."""
     return str(tensor.dtype).split(".", 1)[1]
@@ -82,6 +93,7 @@ def output_of(torch: Any, name: str, tensor: Any, samples: int = SAMPLES) -> Out
     """Return `tensor` as an output with its digest and `samples` elements (0: all)."""
     data = raw_bytes(torch, tensor)
     output = Output(name, hash_bytes(dtype_name(tensor), tuple(tensor.shape), data))
+    output.device = str(tensor.device)
     output.dtype = dtype_name(tensor)
     output.shape = tuple(tensor.shape)
     count = tensor.numel()

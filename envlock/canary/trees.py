@@ -10,12 +10,14 @@ Travels to nodes: standard library only, Python 3.8 and newer; torch is handed i
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable, List, Tuple
 
 from envlock.canary.tensors import Output
 from envlock.digest import sha256
 
 HUGE = 2.0**127
+NOT_FINITE = -1
 
 Summer = Callable[[Any], Any]
 
@@ -39,7 +41,9 @@ def star(count: int) -> List[Tuple[int, int]]:
 def subtree_sizes(torch: Any, device: str, summer: Summer, count: int, chosen: List[Tuple[int, int]]) -> List[int]:
     """Return, for each pair, how many of the `count` terms lie in its smallest common subtree.
 
-    `summer` gets one float32 vector and returns its sum as a tensor of one element.
+    `summer` gets one float32 vector and returns its sum as a tensor of one element. A sum
+    that is not finite tells no size (`NOT_FINITE`): transforms such as Winograd's scale
+    the huge terms before they meet.
     """
     values = torch.ones(count, dtype=torch.float32, device=device)
     sums = []
@@ -47,7 +51,8 @@ def subtree_sizes(torch: Any, device: str, summer: Summer, count: int, chosen: L
         values[i], values[j] = HUGE, -HUGE
         sums.append(summer(values).reshape(1))
         values[i], values[j] = 1.0, 1.0
-    return [count - int(total) for total in torch.cat(sums).to(torch.float64).tolist()]
+    totals = torch.cat(sums).to(torch.float64).tolist()
+    return [count - int(total) if math.isfinite(total) else NOT_FINITE for total in totals]
 
 
 def describe(sizes: List[int], count: int) -> str:

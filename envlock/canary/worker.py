@@ -16,7 +16,7 @@ from typing import Any, Dict, List
 from envlock.canary import generator, libraries, platform, settings, suite, switches
 from envlock.canary.known import first_line
 from envlock.canary.request import Request
-from envlock.canary.tensors import SAMPLES, Maker
+from envlock.canary.tensors import SAMPLES, Maker, Output
 from envlock.errors import EnvlockError
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -47,6 +47,8 @@ def _run(request: Request) -> Dict[str, Any]:
     # How threads wait for each other decides no bit, but with two of them on a busy core
     # spinning takes twenty times as long. Read by the OpenMP library when it is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # CUDA counts the fastest GPU first unless told otherwise; drivers and people count by place.
+    os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     begin = time.monotonic()
     try:
         import torch
@@ -77,6 +79,7 @@ def _computed(torch: Any, request: Request, found: Dict[str, str], spent: Dict[s
         _flip(maker, request)
     samples = 0 if request.values else SAMPLES
     outputs, problems, tiers = suite.run_once(torch, maker, samples=samples)
+    problems.extend(elsewhere(outputs, device))
     spent.update(tiers)
     first = {output.name: output.value for output in outputs}
     differences = _repeat(torch, maker, request.runs, first, problems)
@@ -88,7 +91,11 @@ def _computed(torch: Any, request: Request, found: Dict[str, str], spent: Dict[s
         "changed-inputs": maker.changed(),
         "platform": found,
         "settings": settings.deciding(torch, request.torch, loaded, os.environ),
-        "information": {**settings.informing(torch), **platform.described(torch, request.backend)},
+        "information": {
+            **settings.informing(torch),
+            **platform.described(torch, request.backend),
+            **_used(torch, device, outputs),
+        },
         "libraries": loaded,
         "controls": controls,
         "problems": problems,
@@ -97,6 +104,28 @@ def _computed(torch: Any, request: Request, found: Dict[str, str], spent: Dict[s
         "outputs": [output.to_document() for output in outputs],
         "differences": differences,
     }
+
+
+def elsewhere(outputs: List[Output], device: str) -> List[str]:
+    """Return a sentence for each device but `device` on which outputs were computed: no answer of the one asked."""
+    found = sorted({output.device for output in outputs if output.device not in (None, device)}, key=str)
+    counts = {name: [output.name for output in outputs if output.device == name] for name in found}
+    return [
+        "{} was asked for, and {} outputs were computed on {}, first {}".format(device, len(names), name, names[0])
+        for name, names in counts.items()
+    ]
+
+
+def _used(torch: Any, device: str, outputs: List[Output]) -> Dict[str, str]:
+    """Return which device did the work, and how many outputs were tensors that lay there."""
+    found = {
+        "device": device,
+        "device.outputs": str(sum(1 for output in outputs if output.device == device)),
+    }
+    if device != platform.CPU:
+        found["device.uuid"] = platform.uuid_of(torch.cuda.get_device_properties(torch.cuda.current_device()))
+        found["device.memory-peak"] = str(torch.cuda.max_memory_allocated())
+    return found
 
 
 def _flip(maker: Maker, request: Request) -> None:

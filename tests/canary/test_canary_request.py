@@ -138,3 +138,29 @@ def test_a_gpu_that_was_asked_for_and_is_not_seen_could_not_tell() -> None:
 
     with pytest.raises(CouldNotTell, match=r"CUDA was asked for and torch 2\.13\.0 sees no GPU"):
         platform.read(torch, "cuda")
+
+
+def test_why_torch_sees_no_gpu_is_said() -> None:
+    """`is_available` keeps the reason to itself; starting CUDA tells it."""
+
+    def init() -> None:
+        raise RuntimeError("The NVIDIA driver on your system is too old (found version 11040).\nPlease update")
+
+    torch = SimpleNamespace(__version__="2.13.0", cuda=SimpleNamespace(is_available=lambda: False, init=init))
+
+    with pytest.raises(CouldNotTell, match=r"sees no GPU \(The NVIDIA driver on your system is too old .*11040\)\.\)$"):
+        platform.read(torch, "cuda")
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [("95309e33-ce3b", "GPU-95309e33-ce3b"), ("GPU-95309e33", "GPU-95309e33"), ("MIG-e0397653", "MIG-e0397653")],
+)
+def test_a_uuid_is_written_as_nvml_writes_it(said: str, shown: str) -> None:
+    """What torch saw can be found among the facts of the probe."""
+    assert platform.uuid_of(SimpleNamespace(uuid=said)) == shown
+
+
+def test_a_torch_that_tells_no_uuid_says_so() -> None:
+    """Never an invented one."""
+    assert platform.uuid_of(SimpleNamespace()) == "(this torch does not say)"

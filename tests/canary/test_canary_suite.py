@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from envlock.canary import answers, known, signatures, suite, tensors, trees
+from envlock.canary import answers, known, signatures, suite, tensors, trees, worker
 from envlock.canary.inputs import Input
 from envlock.canary.tensors import Maker, hash_tensor, output_of
 from envlock.canary.trace import Trace
@@ -240,3 +240,48 @@ def test_the_thread_count_is_as_it_was_after_the_thread_probe(torch: Any, maker:
     signatures.run(torch, maker)
 
     assert torch.get_num_threads() == before
+
+
+def test_on_another_device_the_models_are_the_same_and_convolutions_of_integers_a_signature(
+    torch: Any, inference: None
+) -> None:
+    """The way of a GPU, taken by a CPU under another name: every step runs, and `k5` is no known answer."""
+    there = Maker(torch, "cpu:0", suite.INPUTS)
+    names = {output.name for output in known.run(torch, there) if output.value == known.OK}
+    models = []
+    for device in (Maker(torch, "cpu", suite.INPUTS), there):
+        traced = Trace(torch, device, "convnet", keep=False)
+        suite.convnet.run(traced)
+        models.append([output.value for output in traced.outputs])
+
+    assert {name for name in names if ".k5." in name} == {
+        "t2.k5.conv.float32." + "-".join(map(str, shape)) for shape in known.CONVS
+    }
+    assert models[0] == models[1]
+
+
+def test_a_matrix_for_a_gpu_lies_column_by_column(torch: Any) -> None:
+    """The same values in the order that cuBLASLt's 8-bit product takes; on the CPU untouched."""
+    matrix = torch.arange(6, dtype=torch.int8).reshape(2, 3)
+    laid = tensors.columns(matrix, "cuda:0")
+
+    assert tensors.columns(matrix, "cpu") is matrix
+    assert (laid.stride(), laid.tolist()) == ((1, 2), matrix.tolist())
+
+
+def test_outputs_computed_on_another_device_are_named(torch: Any, maker: Maker, inference: None) -> None:
+    """A run that was asked for a GPU and answered from the CPU has a problem, never a match."""
+    outputs = known.run(torch, maker)
+
+    assert worker.elsewhere(outputs, "cpu") == []
+    (problem,) = worker.elsewhere(outputs, "cuda:0")
+    assert problem.startswith("cuda:0 was asked for, and ")
+    assert "outputs were computed on cpu, first t1.k1.mm.float32.33x64x47" in problem
+
+
+@pytest.mark.parametrize("answer", [float("nan"), float("inf")])
+def test_a_sum_that_is_not_finite_has_no_size(torch: Any, answer: float) -> None:
+    """One kernel that cannot be seen through must not take the trees of all others with it."""
+    sizes = trees.subtree_sizes(torch, "cpu", lambda values: torch.tensor([answer]), 4, trees.pairs(4))
+
+    assert sizes == [trees.NOT_FINITE] * 6
