@@ -49,6 +49,7 @@ def _environment(lock: Lockfile) -> dict[str, str]:
         "epoch": str(environment.epoch),
         "spec": environment.spec,
         "inputs": lock.inputs(),
+        **({"merged": "yes"} if environment.merged else {}),
     }
 
 

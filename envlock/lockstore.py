@@ -7,21 +7,28 @@ envlocks at once never mix what they found.
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envlock import files, lockfile
 from envlock.errors import LockfileError, UsageError
 from envlock.lockfile import Lockfile
+
+if TYPE_CHECKING:
+    from envlock.lockfile.merging import Merged
 
 SPEC_NAME = "envlock.toml"
 FOLDER = "lockfiles"
 SUFFIX = ".lock.toml"
 
 
-def read(path: Path) -> Lockfile:
-    """Return the lockfile at `path`; `LockfileError` or `UsageError` says what is wrong."""
+def read(path: Path, edited: bool = False) -> Lockfile:
+    """Return the lockfile at `path`; `LockfileError` or `UsageError` says what is wrong.
+
+    `edited` is for who writes it anew: content that no longer fits `inputs` is taken as merged.
+    """
     if not path.exists():
         raise LockfileError("no such lockfile", where=path, hint="`envlock lock` writes it")
-    return lockfile.parse(files.read_bytes(path), str(path))
+    return lockfile.parse(files.read_bytes(path), str(path), edited)
 
 
 def write(path: Path, lock: Lockfile) -> bool:
@@ -38,6 +45,28 @@ def editing(path: Path) -> Iterator[Lockfile]:
     """Hold the advisory lock of `path` and give the lockfile as it is on disk."""
     with files.exclusive(path):
         yield read(path)
+
+
+def merge(base: Path, ours: Path, theirs: Path) -> "Merged":
+    """Merge `theirs` into the file `ours` as Git's merge drivers do; return what came of it.
+
+    `ours` then holds the merged lockfile, or one with its conflicts marked. On any error
+    it is untouched: `LockfileError` says which of the three cannot be used. An empty
+    `base` (both sides added the file) is no lockfile at all.
+    """
+    from envlock.lockfile import marking, merging  # only merges pay for it
+
+    # What Git hands over is a temporary file of its own, which no other envlock knows.
+    with files.exclusive(ours) if ours.name.endswith(SUFFIX) else contextlib.nullcontext():
+        before = None if not files.read_bytes(base).strip() else _side(base, "base")
+        merged = merging.merge(before, _side(ours, "ours"), _side(theirs, "theirs"))
+        files.write_atomic(ours, marking.text_of(merged).encode("utf-8"))
+    return merged
+
+
+def _side(path: Path, name: str) -> Lockfile:
+    """Return one side of a merge; its line ends may be those of another system, the result's are ours."""
+    return lockfile.parse(files.read_bytes(path).replace(b"\r\n", b"\n"), f"{name} ({path})")
 
 
 def find(lock: Path | None, spec: Path | None, folder: Path) -> Path:

@@ -76,7 +76,7 @@ def parse_toml(data: bytes, where: str, error: type[UsageError]) -> dict[str, An
             raise error(
                 f"holds a merge conflict (line {number})",
                 where=where,
-                hint="resolve the conflict: take one side whole, then run `envlock lock`",
+                hint="resolve the conflict: keep one side of each marked part, then run `envlock lock`",
             )
     try:
         return tomllib.loads(text)

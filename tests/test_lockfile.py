@@ -12,7 +12,7 @@ import samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envlock import lockfile
+from envlock import __version__, lockfile
 from envlock.digest import Digest
 from envlock.errors import LockfileError
 from envlock.facts import OUTCOMES, VALUE, Observed, absent, value
@@ -109,7 +109,7 @@ bases = st.one_of(
 
 
 def _rule(key: str, rule: str, severity: str, unknown: str, reason: str, until: str) -> Rule:
-    return Rule(key=key, rule=rule, severity=severity, unknown=unknown, reason=reason, until=until if reason else "")
+    return Rule(key=key, rule=rule, severity=severity, unknown=unknown, reason=reason, until=until if reason.strip() else "")
 
 
 rules = st.builds(
@@ -139,6 +139,7 @@ lockfiles = st.builds(
         interpreter=st.just("/usr/bin/python3"),
         epoch=st.integers(0, 2**40),
         spec=digests,
+        merged=st.booleans(),
     ),
     base=bases,
     apt=unique(debs, "name"),
@@ -242,6 +243,7 @@ def test_a_waiver_that_cannot_hold_is_refused(line: str, message: str) -> None:
 def test_the_profile_of_an_old_lockfile_is_read_under_its_new_name() -> None:
     """`default` was the only one of format 1, and is called `bits` now."""
     text = lockfile.render(samples.lock()).replace('[policy]\nprofile = "strict"', '[policy]\nprofile = "default"')
+    text = text.replace("lock-version = 2", "lock-version = 1")
 
     assert lockfile.parse(text.encode(), "x").policy_profile == "bits"
 
@@ -290,6 +292,7 @@ def test_what_decides_the_image_is_in_the_inputs_digest(what: str, change, field
 OUTSIDE = [
     ("name", {"environment": dataclasses.replace(samples.lock().environment, name="other")}),
     ("spec", {"environment": dataclasses.replace(samples.lock().environment, spec=samples.sha("other"))}),
+    ("merged", {"environment": dataclasses.replace(samples.lock().environment, merged=True)}),
     ("host", {"host": None}),
     ("policy", {"policy": ()}),
     ("image", {"image": None}),
@@ -317,10 +320,10 @@ def line_of(text: str, start: str) -> str:
 
 
 FAULTS = [
-    ("lock-version = 1", "lock-version = 2", "format version 2 is newer than this envlock reads (1), at `lock-version`"),
-    ("lock-version = 1", "lock-version = 0", "unknown format version 0, at `lock-version`"),
-    ("lock-version = 1", 'lock-version = "1"', "unexpected type string (expected integer), at `lock-version`"),
-    ("lock-version = 1\n", "", "missing key, at `lock-version`"),
+    ("lock-version = 2", "lock-version = 3", "format version 3 is newer than this envlock reads (2), at `lock-version`"),
+    ("lock-version = 2", "lock-version = 0", "unknown format version 0, at `lock-version`"),
+    ("lock-version = 2", 'lock-version = "1"', "unexpected type string (expected integer), at `lock-version`"),
+    ("lock-version = 2\n", "", "missing key, at `lock-version`"),
     ('name = "sample"', 'name = "Sample"', "unexpected value 'Sample' (expected lower-case letters, digits, `.`, `_`, `-`), at `environment.name`"),
     ('platform = "linux/amd64"', 'platform = "windows"', "unknown value 'windows', at `environment.platform`"),
     ("epoch = 1700000000", "epoch = 1.5", "unexpected type float (expected integer), at `environment.epoch`"),
@@ -455,7 +458,7 @@ def test_a_newer_envlock_is_asked_for_when_the_format_is_newer() -> None:
     with pytest.raises(LockfileError) as caught:
         lockfile.parse(b"lock-version = 99\nanything = true\n", "x")
 
-    assert caught.value.hint == "use a newer envlock"
+    assert caught.value.hint == f"use a newer envlock than this one ({__version__}), such as the one that wrote the file"
 
 
 def test_the_schema_fits_what_is_written() -> None:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 @click.option(
     "--frozen", is_flag=True, envvar="ENVLOCK_FROZEN", help="Use the lockfile as it is, without a look at the spec."
 )
+@click.option(
+    "--merge", nargs=3, type=options.PATH, metavar="BASE OURS THEIRS", help="Merge lockfiles into OURS, for Git."
+)
 @options.format_option("text", "json")
 @options.output_option
 def command(spec: Path | None, lock: Path | None, **chosen: Any) -> int:
@@ -43,6 +46,8 @@ def command(spec: Path | None, lock: Path | None, **chosen: Any) -> int:
     from envlock import spec as specs
 
     _refuse_contradictions(chosen)
+    if chosen["merge"]:
+        return _merge(chosen)
     spec_path = spec or Path(lockstore.SPEC_NAME)
     if chosen["frozen"]:
         return _frozen(lockstore.find(lock, spec, Path()), chosen)
@@ -56,6 +61,8 @@ def command(spec: Path | None, lock: Path | None, **chosen: Any) -> int:
 def _refuse_contradictions(chosen: dict[str, Any]) -> None:
     reading = [name for name in ("check", "locked", "frozen") if chosen[name]]
     writing = [name for name in ("upgrade", "upgrade_package", "update_host", "seed") if chosen[name]]
+    if chosen["merge"] and (reading or writing):
+        raise UsageError(f"`--merge` and `--{[*reading, *writing][0].replace('_', '-')}` contradict each other")
     if len(reading) > 1 or (reading and writing):
         names = " and ".join(f"`--{name.replace('_', '-')}`" for name in [*reading, *writing][:2])
         raise UsageError(f"{names} contradict each other")
@@ -84,11 +91,14 @@ def _lock(wanted: "Spec", spec_path: Path, path: Path, chosen: dict[str, Any]) -
     from envlock import files, lockstore
     from envlock.lock.content import Request
     from envlock.lock.operation import lock as locked
+    from envlock.lockfile import LOCK_VERSION
     from envlock.store import Store, default_root
 
     store = Store(default_root())
     with files.exclusive(path), store.using():
-        previous = lockstore.read(path) if path.exists() else None
+        previous = lockstore.read(path, edited=True) if path.exists() else None
+        if previous is not None and previous.environment.merged:
+            options.say(f"{path} was merged or edited by hand: resolving all of it")
         found = locked(
             Request(
                 spec=wanted,
@@ -103,6 +113,8 @@ def _lock(wanted: "Spec", spec_path: Path, path: Path, chosen: dict[str, Any]) -
             _ports(store),
         )
         changed = lockstore.write(path, found)
+    if previous is not None and previous.lock_version != LOCK_VERSION:
+        options.say(f"written in format version {LOCK_VERSION} (was {previous.lock_version})")
     _tell(path, found, previous, changed, chosen)
     return EXIT_MATCH
 
@@ -124,6 +136,26 @@ def _ports(store: "Store") -> "Ports":
         return observe()
 
     return Ports(store=store, indexes=of_host(os.environ), probe=probe, engine=engine, say=options.say)
+
+
+def _merge(chosen: dict[str, Any]) -> int:
+    """Merge as Git asks for it: exit 0 and OURS holds the result, or 1 and it holds marked conflicts.
+
+    Standard output may be Git's own, so words go to standard error.
+    """
+    from envlock import lockstore
+    from envlock.report.words import counted
+
+    merged = lockstore.merge(*chosen["merge"])
+    for conflict in merged.conflicts:
+        click.echo(f"conflict: {conflict}", err=True)
+    for note in merged.notes:
+        options.say(note)
+    if merged.conflicts:
+        options.say(f"{counted(len(merged.conflicts), 'conflict')}: keep one side of each, then run `envlock lock`")
+    if chosen["output_format"] == "json":
+        options.emit_json(merged.to_document(), chosen["output"])
+    return EXIT_DRIFT if merged.conflicts else EXIT_MATCH
 
 
 def _frozen(path: Path, chosen: dict[str, Any]) -> int:

@@ -73,11 +73,11 @@ class _System:
 def content(request: Request, ports: Ports) -> Content:
     """Return what goes into the image, all of it in the store.
 
-    With an unchanged spec what was locked is taken as it is. Raises `fetch.GoneError`
+    With an unchanged spec what was locked is taken as it is, unless a merge put it together. Raises `fetch.GoneError`
     naming packages that no source has any more, unless they were only wished for (a seed).
     """
     pins = request.pins
-    if pins is not None and not request.upgrade_packages and pins.environment.spec == request.spec.digest():
+    if pins is not None and not request.upgrade_packages and _settled(pins, request.spec):
         held = Content(base=pins.base, apt=pins.apt, python=pins.python)
         try:
             _fetch_locked(held, request, ports)
@@ -87,6 +87,10 @@ def content(request: Request, ports: Ports) -> Content:
                 raise
             ports.say(f"{gone.message}; resolving again")
     return _resolve(request, ports)
+
+
+def _settled(pins: Lockfile, spec: Spec) -> bool:
+    return pins.environment.spec == spec.digest() and not pins.environment.merged
 
 
 def _fetch_locked(held: Content, request: Request, ports: Ports) -> None:

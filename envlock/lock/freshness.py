@@ -35,6 +35,8 @@ def freshness(spec: Spec, lock: Lockfile, folder: Path) -> Freshness:
     stale = []
     if lock.environment.spec != spec.digest():
         stale.append("the spec has changed since it was locked")
+    if lock.environment.merged:
+        stale.append("it was merged, and nobody has resolved its packages as one set since")
     for held in lock.files:
         path = folder / held.source
         try:

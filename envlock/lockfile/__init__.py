@@ -2,10 +2,12 @@
 
 Pure: text in, values out, and back. Reading and writing files is `envlock.lockstore`'s
 work. The format is described in `docs/lockfile.md`; what goes into the inputs digest is
-`inputs_document`.
+`inputs_document`. Merging (`envlock.lockfile.merging`, `envlock.lockfile.marking`) is loaded
+by who merges.
 """
 
-from envlock.lockfile.reading import parse, policy_profile, read_rules, read_switch
+from envlock.lockfile.migrating import policy_profile
+from envlock.lockfile.reading import parse, read_rules, read_switch
 from envlock.lockfile.values import (
     LOCK_VERSION,
     MAX_GPUS,

@@ -1,5 +1,6 @@
 """From the text of a lockfile to its values; every fault is named with its key."""
 
+import dataclasses
 import re
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +8,8 @@ from typing import Any
 from envlock.digest import Digest
 from envlock.errors import LockfileError
 from envlock.facts import OUTCOMES, VALUE, Observed
+from envlock.lockfile.migrating import migrated
 from envlock.lockfile.values import (
-    LOCK_VERSION,
     MAX_GPUS,
     PLATFORMS,
     AptIndex,
@@ -39,18 +40,16 @@ _REPOSITORY = re.compile(r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 
-def parse(data: bytes, where: str) -> Lockfile:
-    """Return the lockfile in `data`; `LockfileError` names the key and what is wrong with it."""
-    top = Table(parse_toml(data, where, LockfileError), where, LockfileError)
-    version = top.integer("lock-version")
-    if version > LOCK_VERSION:
-        raise top.fail(
-            f"format version {version} is newer than this envlock reads ({LOCK_VERSION})",
-            "lock-version",
-            hint="use a newer envlock",
-        )
-    if version < 1:
-        raise top.fail(f"unknown format version {version}", "lock-version")
+def parse(data: bytes, where: str, edited: bool = False) -> Lockfile:
+    """Return the lockfile in `data`; `LockfileError` names the key and what is wrong with it.
+
+    A lockfile of an older format version comes in today's form, its own version beside it.
+    With `edited`, content that does not fit `environment.inputs` is taken as what a merge
+    or a hand left: marked as merged, without the image and the goldens of what it was.
+    """
+    document, version = migrated(parse_toml(data, where, LockfileError), where)
+    top = Table(document, where, LockfileError)
+    top.integer("lock-version")
     environment, inputs = _environment(top.table("environment"))
     policy_table = top.table("policy")
     lock = Lockfile(
@@ -61,19 +60,24 @@ def parse(data: bytes, where: str) -> Lockfile:
         files=_unique(top, "file", _file, lambda held: held.path),
         determinism=_determinism(top.table("determinism")),
         host=_host(top.table("host")) if top.has("host") else None,
-        policy_profile=policy_profile(policy_table.string("profile")),
+        policy_profile=policy_table.string("profile"),
         policy=_policy(policy_table),
         image=_image(top.table("image")) if top.has("image") else None,
         goldens=tuple(sorted((_golden(table) for table in top.tables("golden")), key=lambda held: held.platform)),
+        lock_version=version,
     )
     top.finish()
+    _one_golden_per_class(top, lock.goldens)
     if lock.inputs() != inputs:
+        if edited:
+            return dataclasses.replace(
+                lock, environment=dataclasses.replace(environment, merged=True), image=None, goldens=()
+            )
         raise top.table("environment").fail(
             f"does not fit the file's content (expected {lock.inputs()}, found {inputs})",
             "inputs",
             hint="the file was edited by hand or merged: run `envlock lock` to write it again",
         )
-    _one_golden_per_class(top, lock.goldens)
     return lock
 
 
@@ -103,6 +107,7 @@ def _environment(table: Table) -> tuple[Environment, Digest]:
         interpreter=table.matching("interpreter", safe_path, "an absolute path in the image"),
         epoch=table.integer("epoch"),
         spec=table.digest("spec"),
+        merged=table.boolean("merged", False),
     )
     inputs = table.digest("inputs")
     table.finish()
@@ -255,11 +260,6 @@ def _locked_fact(table: Table, key: str) -> Observed:
     if type(found) in (str, int, bool):
         return Observed(VALUE, found)
     raise table.fail("not a fact value (string, integer, boolean, array, or an outcome)", key)
-
-
-def policy_profile(name: str) -> str:
-    """Return the name of a policy profile as it is today: `bits` was called `default` in format 1."""
-    return "bits" if name == "default" else name
 
 
 def _policy(table: Table) -> tuple[Rule, ...]:

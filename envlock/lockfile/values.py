@@ -5,13 +5,14 @@ equal bytes.
 """
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from envlock.digest import Digest, digest_of
 from envlock.facts import Observed
 
-LOCK_VERSION = 1
+LOCK_VERSION = 2
+"""The format that is written; older ones are read (`envlock.lockfile.migrating`)."""
 
 RECIPE = 1
 """Raised when the same lockfile would give another image: part of the inputs digest."""
@@ -26,7 +27,12 @@ MAX_GPUS = 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Environment:
-    """What this lockfile is for. `epoch` is the time, in seconds since 1970, of every file."""
+    """What this lockfile is for. `epoch` is the time, in seconds since 1970, of every file.
+
+    `merged` says that the packages were put together by a merge or by hand, and that
+    nobody has resolved them as one set since: whether they fit the spec, and each other,
+    is not known.
+    """
 
     name: str
     platform: str
@@ -34,6 +40,7 @@ class Environment:
     interpreter: str
     epoch: int
     spec: Digest
+    merged: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,7 +198,7 @@ class Golden:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lockfile:
-    """One environment, fixed."""
+    """One environment, fixed. `lock_version` is the format that it was read from, and no part of what it is."""
 
     environment: Environment
     base: DebianBase | ImageBase
@@ -204,6 +211,7 @@ class Lockfile:
     policy: tuple[Rule, ...]
     image: Image | None = None
     goldens: tuple[Golden, ...] = ()
+    lock_version: int = field(default=LOCK_VERSION, compare=False)
 
     def inputs(self) -> Digest:
         """Return the digest over what decides the image, and nothing else."""

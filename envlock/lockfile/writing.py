@@ -48,6 +48,7 @@ def to_document(lock: Lockfile) -> dict[str, Any]:
             "epoch": environment.epoch,
             "spec": str(environment.spec),
             "inputs": str(lock.inputs()),
+            **({"merged": True} if environment.merged else {}),
         },
         "base": _base_document(lock.base),
     }

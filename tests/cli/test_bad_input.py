@@ -70,11 +70,11 @@ LOCKFILES: dict[str, tuple[Callable[[str], str | bytes], str, str]] = {
         "did you mean `python`?",
     ),
     "newer": (
-        lambda text: text.replace("lock-version = 1", "lock-version = 99"),
-        "format version 99 is newer than this envlock reads (1), at `lock-version`",
+        lambda text: text.replace("lock-version = 2", "lock-version = 99"),
+        "format version 99 is newer than this envlock reads (2), at `lock-version`",
         "use a newer envlock",
     ),
-    "older": (lambda text: text.replace("lock-version = 1", "lock-version = 0"), "unknown format version 0", ""),
+    "older": (lambda text: text.replace("lock-version = 2", "lock-version = 0"), "unknown format version 0", ""),
     "edited by hand": (
         lambda text: text.replace('version = "2.13.0"', 'version = "2.13.1"'),
         "does not fit the file's content",
