@@ -24,6 +24,7 @@ def command() -> None:
     "--env", "env", multiple=True, metavar="NAME=VALUE", help="Set a variable that the lockfile does not hold."
 )
 @click.option("--backend", type=click.Choice(("cpu", "cuda")), help="[default: cuda when the lockfile holds GPUs]")
+@click.option("--device", metavar="GPU", help="The GPU to run on, by index or UUID [default: the first of all].")
 @click.option("--flip", metavar="WEIGHT:BIT", help="Flip one bit of one weight: this must be seen.")
 @click.option("--values", is_flag=True, help="Keep every element of the models' outputs, not 64 of each.")
 @click.option("--deadline", type=click.IntRange(1), default=900, show_default=True, help="Seconds for all of it.")
@@ -39,6 +40,7 @@ def run(
     processes: int,
     env: tuple[str, ...],
     backend: str | None,
+    device: str | None,
     flip: str | None,
     values: bool,
     deadline: int,
@@ -63,6 +65,7 @@ def run(
         processes=processes,
         env=job.variables(env),
         backend=backend,
+        device=job.device(device),
         flip=job.flip(flip),
         values=values,
         deadline=deadline,

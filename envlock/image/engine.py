@@ -39,6 +39,7 @@ class EngineInfo:
     `name` is `Docker` or `Podman Engine`. With `containerd_store` the Id of an image is
     its manifest digest; without, its config digest. `endpoint` is the way it is reached
     (`unix`, `tcp`, `ssh`), never an address. `seccomp`: the default filter is in force.
+    `cdi_gpus`: it gives GPUs to containers by their CDI names (`nvidia.com/gpu=all`).
     """
 
     name: str
@@ -50,6 +51,7 @@ class EngineInfo:
     cgroup_version: str
     architecture: str
     seccomp: bool
+    cdi_gpus: bool = False
 
 
 def connect(environ: Mapping[str, str]) -> "Engine":
@@ -114,8 +116,9 @@ def _info(endpoint: Endpoint, api: str, version: dict[str, Any], info: dict[str,
     first = components[0] if isinstance(components, list) and components else {}
     # Podman's compat API gives its own name here, and Docker's version numbers elsewhere.
     name = str(first.get("Name", "")) if isinstance(first, dict) else ""
+    podman = name.startswith("Podman")
     return EngineInfo(
-        name="Podman Engine" if name.startswith("Podman") else "Docker",
+        name="Podman Engine" if podman else "Docker",
         version=str((first.get("Version") if isinstance(first, dict) else None) or version.get("Version", "")),
         api_version=api,
         endpoint=endpoint.kind,
@@ -124,6 +127,8 @@ def _info(endpoint: Endpoint, api: str, version: dict[str, Any], info: dict[str,
         cgroup_version=str(info.get("CgroupVersion", "")),
         architecture=str(info.get("Architecture", "")),
         seccomp="seccomp" in str(info.get("SecurityOptions", "")),
+        # Podman knows no other way; Docker lists the CDI devices that it found (API 1.50 and newer).
+        cdi_gpus=podman or "nvidia.com/gpu" in str(info.get("DiscoveredDevices", "")),
     )
 
 

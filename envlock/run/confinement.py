@@ -24,7 +24,10 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """What the container may use; sizes in bytes, `cpuset` as the kernel writes it (`0-3,8`)."""
+    """What the container may use; sizes in bytes, `cpuset` as the kernel writes it (`0-3,8`).
+
+    `gpus` is `all`, or the index or UUID of one NVIDIA GPU; None: the container gets none.
+    """
 
     memory: int = 8 << 30
     processes: int = 1024
@@ -32,6 +35,7 @@ class Limits:
     temporary: int = 64 * _MIB
     cache: int = 1 << 30
     cpuset: str | None = None
+    gpus: str | None = None
 
 
 # Caches of compiled kernels need a place whose files may be executed; everything else
@@ -42,6 +46,7 @@ PLACES = {
     "XDG_CACHE_HOME": CACHE,
     "TORCHINDUCTOR_CACHE_DIR": f"{CACHE}/inductor",
     "TRITON_CACHE_DIR": f"{CACHE}/triton",
+    "CUDA_CACHE_PATH": f"{CACHE}/nv",
 }
 
 # Runs with -I -S: no line of a .pth file comes before it. It says first what the kernel
@@ -91,6 +96,20 @@ def _owned(info: EngineInfo) -> str:
     return f"nosuid,nodev,mode=1777{owner}"
 
 
+def device_requests(info: EngineInfo, gpus: str | None) -> list[dict[str, Any]]:
+    """Return the engine API's request for `gpus` (`all`, an index, a UUID); nothing for None.
+
+    By CDI name where the engine works with those, else through Docker's own `nvidia` driver.
+    `compute` is CUDA, `utility` NVML: nothing that draws or encodes goes in.
+    """
+    if gpus is None:
+        return []
+    if info.cdi_gpus:
+        return [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={gpus}"]}]
+    which: dict[str, Any] = {"Count": -1} if gpus == "all" else {"DeviceIDs": [gpus]}
+    return [{"Driver": "nvidia", **which, "Capabilities": [["gpu", "compute", "utility"]]}]
+
+
 def config(
     info: EngineInfo,
     image: str,
@@ -134,6 +153,7 @@ def config(
             "LogConfig": {"Type": "none"},
             "RestartPolicy": {"Name": "no"},
             "CpusetCpus": limits.cpuset or "",
+            "DeviceRequests": device_requests(info, limits.gpus),
         },
     }
 

@@ -11,13 +11,15 @@ import secrets
 import struct
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from envlock.canary import frame
 from envlock.errors import CouldNotTell, EngineError, IntegrityError
 from envlock.image import containers
 from envlock.image.engine import Engine
+from envlock.image.failures import EngineRefused
 from envlock.image.transport import Attached
 from envlock.lockfile import Lockfile
 from envlock.run import confinement
@@ -61,14 +63,33 @@ def run_canary(
 
         agent = packer.build()
     sent = _framed_input(head, agent, {**request, "nonce": nonce})
-    with containers.created(
-        engine, confinement.config(engine.info, image, interpreter, lock, environment, limits)
-    ) as ident:
+    config = confinement.config(engine.info, image, interpreter, lock, environment, limits)
+    with _gpu_refusals(limits), containers.created(engine, config) as ident:
         run = _Run(engine, ident, deadline)
         run.go(sent)
         state = containers.inspect(engine, ident)
         report = _report(run, state, nonce, limits)
         return {**report, "container": {**_described(engine, state, run, nonce), "image": _identity(state, lock)}}
+
+
+# What engines say when they cannot give a GPU: Docker's own driver, the toolkit's runtime, CDI.
+_NO_GPU = ("could not select device driver", "nvidia-container", "cdi device", "cdi registry")
+_TOOLKIT = (
+    "the engine's host needs the NVIDIA driver and nvidia-container-toolkit: for Docker run "
+    "`nvidia-ctk runtime configure --runtime=docker` there and restart it, for Podman `nvidia-ctk cdi generate`; "
+    "or use `--host`, without a container"
+)
+
+
+@contextmanager
+def _gpu_refusals(limits: Limits) -> Iterator[None]:
+    """Add what to do to the engine's refusal to give the GPUs that were asked for."""
+    try:
+        yield
+    except EngineRefused as refused:
+        if limits.gpus is not None and any(words in refused.message.lower() for words in _NO_GPU):
+            raise EngineError(refused.message, hint=_TOOLKIT) from refused
+        raise
 
 
 def _identity(state: Mapping[str, Any], lock: Lockfile | None) -> str:

@@ -6,6 +6,7 @@ and, when asked and allowed, writes the golden of its platform class.
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,7 +30,10 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """What the person asked for. `flip` is a weight and a bit; `deadline` is in seconds."""
+    """What the person asked for. `flip` is a weight and a bit; `deadline` is in seconds.
+
+    `device` is the index or UUID of the GPU to run on; None: the first one of all that there are.
+    """
 
     image: str | None = None
     on_host: bool = False
@@ -38,6 +42,7 @@ class Wanted:
     processes: int = 1
     env: tuple[tuple[str, str], ...] = ()
     backend: str | None = None
+    device: str | None = None
     flip: tuple[str, int] | None = None
     values: bool = False
     deadline: int = 900
@@ -113,6 +118,9 @@ def run(path: Path, wanted: Wanted, say: Say) -> Done:
 
 def _observed(lock: Lockfile, wanted: Wanted, say: Say) -> dict[str, Any]:
     document = _request(lock, wanted)
+    on_gpu = document["backend"] == platform.CUDA
+    if wanted.device is not None and not on_gpu:
+        raise UsageError("`--device` names a GPU, and the canary runs on the CPU", hint="add `--backend cuda`")
     extra = dict(wanted.env)
     locked = None if lock.image is None else str(lock.image.config)
     image = None if wanted.on_host else wanted.image or locked
@@ -124,18 +132,37 @@ def _observed(lock: Lockfile, wanted: Wanted, say: Say) -> dict[str, Any]:
         )
     say(f"running the canary: {wanted.processes} processes, {wanted.runs} runs each")
     if image is None:
-        return host.run_canary(lock, document, extra, wanted.deadline)
-    return _in_container(lock, image, document, extra, wanted.deadline)
+        chosen = {"CUDA_VISIBLE_DEVICES": wanted.device} if wanted.device is not None else {}
+        return host.run_canary(lock, document, {**chosen, **extra}, wanted.deadline)
+    return _in_container(
+        lock, image, document, extra, wanted.deadline, gpus=(wanted.device or "all") if on_gpu else None
+    )
 
 
 def _in_container(
-    lock: Lockfile, image: str, document: Mapping[str, Any], extra: Mapping[str, str], deadline: int
+    lock: Lockfile,
+    image: str,
+    document: Mapping[str, Any],
+    extra: Mapping[str, str],
+    deadline: int,
+    *,
+    gpus: str | None,
 ) -> dict[str, Any]:
     from envlock.image.engine import connect
     from envlock.run import container
+    from envlock.run.confinement import Limits
 
     engine = connect(os.environ)
-    return container.run_canary(engine, image, lock, document, extra, deadline)
+    return container.run_canary(engine, image, lock, document, extra, deadline, limits=Limits(gpus=gpus))
+
+
+def device(given: str | None) -> str | None:
+    """Return the index or UUID of a GPU as it was given; `UsageError` when it is neither."""
+    if given is None or re.fullmatch(r"\d{1,4}|(GPU|MIG|MIG-GPU)-[0-9A-Fa-f][0-9A-Fa-f/-]*", given):
+        return given
+    raise UsageError(
+        f"not a GPU: {given!r}", where="--device", hint="an index such as 0, or a UUID such as GPU-95309e33-…"
+    )
 
 
 def _request(lock: Lockfile, wanted: Wanted) -> dict[str, Any]:

@@ -148,3 +148,13 @@ def test_an_image_without_torch_could_not_tell(tmp_path: Path, python_image: str
 
     assert ended.code == 3, ended.err
     assert "torch cannot be imported: No module named 'torch'" in ended.out
+
+
+def test_a_gpu_for_a_canary_on_the_cpu_is_exit_2(tmp_path: Path) -> None:
+    """`--device` would be ignored in silence."""
+    path = tmp_path / "sample.lock.toml"
+    lockstore.write(path, dataclasses.replace(samples.lock(), host=None, image=None))
+    ended = program.envlock("canary", "run", "-l", path, "--host", "--device", "0")
+
+    assert ended.code == 2
+    assert "error: `--device` names a GPU, and the canary runs on the CPU\n\nhint: add `--backend cuda`" in ended.err

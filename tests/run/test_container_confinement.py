@@ -1,5 +1,6 @@
 """What confinement is asked for, and that one which is not in force is seen."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -102,3 +103,30 @@ def test_what_the_container_says_is_read() -> None:
     text = f"envlock-container nonce {json.dumps(SEEN)}\nmore\n".encode()
 
     assert seen_inside(text, "nonce") == SEEN
+
+
+def test_no_gpu_goes_in_unless_asked_for() -> None:
+    """A canary on the CPU cannot touch a GPU."""
+    assert config(INFO, "a:1", "/python", None, {}, Limits())["HostConfig"]["DeviceRequests"] == []
+
+
+@pytest.mark.parametrize(
+    ("cdi", "gpus", "expected"),
+    [
+        (False, "all", {"Driver": "nvidia", "Count": -1, "Capabilities": [["gpu", "compute", "utility"]]}),
+        (False, "0", {"Driver": "nvidia", "DeviceIDs": ["0"], "Capabilities": [["gpu", "compute", "utility"]]}),
+        (True, "all", {"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=all"]}),
+        (True, "GPU-1f", {"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=GPU-1f"]}),
+    ],
+)
+def test_gpus_are_asked_for_in_the_engines_own_way_and_nothing_else_is_loosened(
+    cdi: bool, gpus: str, expected: dict[str, Any]
+) -> None:
+    """Count and names exclude each other; the confinement of a run with a GPU is that of one without."""
+    info = dataclasses.replace(INFO, cdi_gpus=cdi)
+    asked, without = (config(info, "a:1", "/python", None, {}, limits) for limits in (Limits(gpus=gpus), Limits()))
+
+    assert asked["HostConfig"].pop("DeviceRequests") == [expected]
+    del without["HostConfig"]["DeviceRequests"]
+    assert asked == without
+    assert not asked["HostConfig"].get("Privileged")
