@@ -21,6 +21,15 @@ from envlock.lockfile.values import (
     ordered_groups,
 )
 
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT: Any = _Absent()
+"""What stands for an entry that a lockfile does not have: equal to no value, not even None."""
+
 Key = tuple[str, ...]
 Entries = Mapping[Key, Any]
 

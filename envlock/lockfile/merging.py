@@ -11,26 +11,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from envlock.digest import Digest, digest_of
-from envlock.facts import Observed
-from envlock.lockfile.flat import Entries, Key, flat, grain_of, whole
-from envlock.lockfile.values import (
-    AptIndex,
-    DebianBase,
-    DebPackage,
-    Golden,
-    GpuGroup,
-    Host,
-    Image,
-    ImageBase,
-    LockedFile,
-    Lockfile,
-    PythonPackage,
-    Rule,
-)
+from envlock.lockfile import telling
+from envlock.lockfile.flat import ABSENT, Entries, Key, flat, grain_of, whole
+from envlock.lockfile.values import Golden, Image, Lockfile
 
 T = TypeVar("T")
-
-_LONG = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,22 +112,14 @@ def _settle_all(before: Entries, ours: Entries, theirs: Entries) -> tuple[dict[K
     right: dict[Key, Any] = {}
     conflicts = []
     for key in dict.fromkeys([*ours, *theirs]):
-        picked, other, differ = _settle(before.get(key, _ABSENT), ours.get(key, _ABSENT), theirs.get(key, _ABSENT))
-        if picked is not _ABSENT:
+        picked, other, differ = _settle(before.get(key, ABSENT), ours.get(key, ABSENT), theirs.get(key, ABSENT))
+        if picked is not ABSENT:
             left[key] = picked
-        if other is not _ABSENT:
+        if other is not ABSENT:
             right[key] = other
         if differ:
             conflicts.append(key)
     return left, right, conflicts
-
-
-class _Absent:
-    def __repr__(self) -> str:
-        return "absent"
-
-
-_ABSENT: Any = _Absent()
 
 
 # ---- what was resolved as one --------------------------------------------------------------
@@ -249,70 +226,8 @@ def _notes(sides: _Sides, found: Lockfile, spec_moved: bool, dropped: list[str])
 
 
 def _conflict(key: Key, before: Entries, ours: Entries, theirs: Entries) -> Conflict:
-    held = [side.get(key, _ABSENT) for side in (before, ours, theirs)]
-    texts = [_text(value) for value in held]
+    held = [side.get(key, ABSENT) for side in (before, ours, theirs)]
+    texts = [telling.shortly(value) for value in held]
     if len(set(texts)) < len({repr(value) for value in held}):
-        texts = [_exactly(value) for value in held]
-    return Conflict(entry=_entry(key), base=texts[0], ours=texts[1], theirs=texts[2])
-
-
-def _entry(key: Key) -> str:
-    if key[0] == "golden":
-        pairs = list(zip(key[1::2], key[2::2], strict=True))
-        return f"golden class {digest_of([list(pair) for pair in pairs]).short}"
-    words = {"env": "variable", "torch": "torch switch", "determinism": "determinism"}
-    return " ".join((words.get(key[0], key[0]), *(part for part in key[1:] if part)))
-
-
-def _exactly(value: object) -> str:
-    """Return `value` so that two that differ never look the same."""
-    if isinstance(value, DebPackage | PythonPackage):
-        return f"{value.version} ({value.file}, {value.sha256.short})"
-    text = _text(value)
-    return f"{text} ({digest_of(repr(value)).short})" if text else ""
-
-
-def _text(value: object) -> str:
-    text = _words(value)
-    return text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"
-
-
-def _words(value: object) -> str:
-    """Return one entry for a person; empty when it is absent."""
-    if value is _ABSENT:
-        return ""
-    if isinstance(value, DebPackage | PythonPackage):
-        return value.version
-    if isinstance(value, LockedFile):
-        return f"{value.sha256.short} ({value.source})"
-    if isinstance(value, Observed):
-        return value.text() or "empty"
-    if isinstance(value, Rule):
-        until = f", waived until {value.until}" if value.until else ""
-        return f"`{value.rule}` ({value.severity}{until})"
-    if isinstance(value, AptIndex):
-        return value.sha256.short
-    if isinstance(value, Image):
-        return value.config.short
-    if isinstance(value, Golden):
-        return f"{len(value.outputs)} outputs, {value.digest().short}"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return _words_of_whole(value)
-
-
-def _words_of_whole(value: object) -> str:
-    """Return in words what is one entry only because it could not be taken apart."""
-    if isinstance(value, DebianBase):
-        return f"Debian {value.suite}"
-    if isinstance(value, ImageBase):
-        return f"{value.repository}:{value.tag} ({value.digest.short})"
-    if value is None:
-        return "not observed"
-    if isinstance(value, Host):
-        return f"{len(value.facts)} facts, {_words_of_whole(value.gpus)}"
-    if isinstance(value, GpuGroup):
-        return f"{value.count} x {dict(value.facts)['gpu.name'].text() if 'gpu.name' in dict(value.facts) else 'GPU'}"
-    if isinstance(value, tuple):
-        return ", ".join(map(_words_of_whole, value)) or "no GPU"
-    return str(value) or "empty"
+        texts = [telling.exactly(value) for value in held]
+    return Conflict(entry=telling.entry(key), base=texts[0], ours=texts[1], theirs=texts[2])
