@@ -1,0 +1,48 @@
+"""Which CUDA runtime a driver can run: NVIDIA's rules of compatibility, as a pure function.
+
+A driver runs every runtime of its own CUDA level and below. Since CUDA 11 it also runs
+later minor releases of the same major ("minor version compatibility"), without what needs
+a newer driver: PTX cannot be compiled by it. Another major needs a newer driver, or the
+forward compatibility package on data-centre GPUs. From "CUDA Compatibility",
+https://docs.nvidia.com/deploy/cuda-compatibility/
+
+Travels to nodes: standard library only, Python 3.8 and newer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Optional, Tuple
+
+Level = Tuple[int, int]
+
+FITS, MINOR, TOO_OLD = "fits", "minor", "too-old"
+
+MINOR_WORDS = (
+    "minor version compatibility: it runs, but this driver cannot compile PTX of that release, and features that"
+    " need a newer driver fail"
+)
+
+# The oldest driver branch of each CUDA major (the table "Minor Version Compatibility").
+_BRANCHES = ((580, 13), (525, 12), (450, 11))
+
+
+def level_of(text: str) -> Optional[Level]:
+    """Return major and minor of a CUDA version such as `12.9` or `12.9.79`; None when it has none."""
+    match = re.match(r"(\d{1,4})\.(\d{1,4})(?:\D|$)", text)
+    return (int(match.group(1)), int(match.group(2))) if match else None
+
+
+def major_of_driver(version: str) -> Optional[int]:
+    """Return the newest CUDA major that a driver such as `570.148.08` runs, by its branch; None if not known."""
+    match = re.match(r"(\d{3,4})\.", version)
+    if match is None:
+        return None
+    return next((major for branch, major in _BRANCHES if int(match.group(1)) >= branch), None)
+
+
+def judged(driver: Level, runtime: Level) -> str:
+    """Return how a driver of one CUDA level stands to a runtime: `fits`, `minor` or `too-old`."""
+    if driver >= runtime:
+        return FITS
+    return MINOR if driver[0] == runtime[0] and driver[0] >= 11 else TOO_OLD
