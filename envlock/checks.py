@@ -6,6 +6,7 @@ it saves are hashed.
 """
 
 import os
+from datetime import date
 from pathlib import Path
 
 from envlock.drift import Comparison, Drift, Kind, compare_facts, unanswered
@@ -16,23 +17,23 @@ _WHY = "the image digest is the identity of the environment"
 _FIX = "load the image that `envlock build` wrote, or build it again from the lockfile"
 
 
-def check(lock: Lockfile, policy: Policy, facts: Path | None, image: str | None) -> tuple[Comparison, str]:
+def check(lock: Lockfile, policy: Policy, facts: Path | None, image: str | None, today: date) -> tuple[Comparison, str]:
     """Return what was found, and what it was that was checked, in words.
 
     `facts` is a file of facts (`-`: standard input), `image` a reference that an engine
-    holds; with neither, this host is probed. Raises `UsageError` for unusable facts,
-    `EngineError` when no engine answers or none has the image, `IntegrityError` when
-    the image's bytes are not what its own config says.
+    holds; with neither, this host is probed. `today` (in UTC) decides which waivers hold.
+    Raises `UsageError` for unusable facts, `EngineError` when no engine answers or none
+    has the image, `IntegrityError` when the image's bytes are not what its own config says.
     """
     found: list[tuple[Comparison, str]] = []
     if facts is not None:
         from envlock.documents import name, read_facts
 
-        found.append((compare_facts(lock.host, read_facts(facts), policy), name(facts)))
+        found.append((compare_facts(lock.host, read_facts(facts), policy, today), name(facts)))
     elif image is None:
         from envlock.probe import probe
 
-        found.append((compare_facts(lock.host, probe(), policy), "this host"))
+        found.append((compare_facts(lock.host, probe(), policy, today), "this host"))
     if image is not None:
         found.append((check_image(lock.image, image), f"image `{image}`"))
     comparison, subject = found[0]

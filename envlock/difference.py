@@ -7,6 +7,7 @@ not record is unknown, not a difference. Whole lockfiles: `envlock.lockdiff`.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from typing import TypeVar
 
@@ -47,10 +48,14 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Differences:
-    """All differences by section; `allowed` could not be told, and both lockfiles allow it by name."""
+    """All differences by section; `allowed` could not be told, and both lockfiles allow it by name.
+
+    `waived` is excused by a waiver of the lockfile that holds today: of a lockfile and facts only.
+    """
 
     found: tuple[Difference, ...] = ()
     allowed: tuple[Difference, ...] = ()
+    waived: tuple[Difference, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -72,10 +77,13 @@ def diff_facts(before: Facts, after: Facts, registry: Mapping[str, Entry] = REGI
 
 
 def diff_lock_with_facts(
-    lock: Lockfile, facts: Facts, policy: Policy, registry: Mapping[str, Entry] = REGISTRY
+    lock: Lockfile, facts: Facts, policy: Policy, today: date, registry: Mapping[str, Entry] = REGISTRY
 ) -> Differences:
-    """Return what differs between the host of `lock` and `facts`, as the lockfile's policy judges it."""
-    return _of_comparison(compare_facts(lock.host, facts, policy, registry))
+    """Return what differs between the host of `lock` and `facts`, as the lockfile's policy judges it.
+
+    A waiver that has ended by `today` (in UTC) is a difference too: the lockfile's own.
+    """
+    return _of_comparison(compare_facts(lock.host, facts, policy, today, registry))
 
 
 def reverse(differences: Differences) -> Differences:
@@ -96,6 +104,7 @@ def reverse(differences: Differences) -> Differences:
     return Differences(
         found=tuple(turned(item) for item in differences.found),
         allowed=tuple(turned(item) for item in differences.allowed),
+        waived=tuple(turned(item) for item in differences.waived),
     )
 
 
@@ -154,7 +163,8 @@ def _of_sides(before: _Side, after: _Side, allowed: frozenset[str], registry: Ma
     )
     facts = Facts(right.host, [Device("gpu", ident, held) for ident, held in right.gpus])
     rules = tuple(Rule(key=key, rule="exact", unknown="allow") for key in sorted(allowed))
-    return _of_comparison(compare_facts(host, facts, Policy(rules=rules, units=(), where="diff"), registry))
+    # No rule waives anything here, so the day does not matter.
+    return _of_comparison(compare_facts(host, facts, Policy(rules=rules, units=(), where="diff"), date.max, registry))
 
 
 def _filled(side: _Side, keys: set[str], gpu_keys: set[str]) -> _Side:
@@ -170,17 +180,23 @@ _CHANGES = {
     Kind.MISSING: Change.REMOVED,
     Kind.EXTRA: Change.ADDED,
     Kind.UNANSWERED: Change.UNKNOWN,
+    Kind.EXPIRED: Change.CHANGED,
 }
 
 
 def _of_comparison(comparison: Comparison) -> Differences:
-    return Differences(found=_each(_of_drift, comparison.drifts), allowed=_each(_of_drift, comparison.allowed))
+    return Differences(
+        found=_each(_of_drift, comparison.drifts),
+        allowed=_each(_of_drift, comparison.allowed),
+        waived=_each(_of_drift, comparison.waived),
+    )
 
 
 def _of_drift(drift: Drift) -> Difference:
+    expired = drift.kind is Kind.EXPIRED
     return Difference(
-        section="host",
-        key=drift.key,
+        section="policy" if expired else "host",
+        key=f"rules.{drift.key}" if expired else drift.key,
         device=drift.device,
         change=_CHANGES[drift.kind],
         before=drift.expected,
@@ -192,6 +208,10 @@ def _of_drift(drift: Drift) -> Difference:
 def _because(drift: Drift) -> str:
     if drift.because == NOT_KNOWN_WHEN_LOCKED:
         return "the other side has no answer"
+    if drift.until:
+        return f"waived until {drift.until}: {drift.because}" if drift.kind is not Kind.EXPIRED else drift.because
+    if drift.kind is Kind.CHANGED:
+        return ""  # what a setting falls back to is not one side's story
     return drift.because or (drift.fix if drift.kind is Kind.UNANSWERED else "")
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,7 @@ def host_line(committed: Lockfile) -> str:
 
     if committed.host is None:
         return "the committed lockfile holds none"
-    drifts = drift.drift_of_facts(committed.host, probe(), committed.policy)
+    drifts = drift.drift_of_facts(committed.host, probe(), committed.policy, datetime.now(UTC).date())
     differing = [found for found in drifts if found.verdict is drift.Verdict.DRIFT]
     if not drifts:
         return "the same in every locked fact"

@@ -1,6 +1,7 @@
 """Drift between a locked host and observed facts (`envlock.drift`)."""
 
 import random
+from datetime import date
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from envlock.facts import UNANSWERED, Device, Facts, Observed, absent, value
 from envlock.lockfile import Host, Rule
 from envlock.policy import default_rules, locked_keys, policy_of
 
+TODAY = date(2026, 11, 30)
+
 
 def compare(locked: Host | None, observed: Facts, *rules: Rule) -> Comparison:
     """Compare under `rules`; a fact without one is `exact`."""
-    return compare_facts(locked, observed, policy_of(rules, "x.lock.toml", locked_keys(locked)))
+    return compare_facts(locked, observed, policy_of(rules, "x.lock.toml", locked_keys(locked)), TODAY)
 
 
 def compare_default(locked: Host, observed: Facts, *changed: Rule) -> Comparison:
@@ -278,7 +281,7 @@ def _locked(observed: Facts) -> Host:
 
 def _drifts(before: Facts, after: Facts) -> tuple[Drift, ...]:
     locked = _locked(before)
-    return drift_of_facts(locked, after, ())
+    return drift_of_facts(locked, after, (), TODAY)
 
 
 @given(_host_facts, _gpu_lists)

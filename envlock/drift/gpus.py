@@ -1,0 +1,134 @@
+"""GPUs of two hosts: as a multiset, paired so that as few facts as can be differ."""
+
+from collections.abc import Mapping
+
+from envlock.drift.bench import Bench
+from envlock.drift.values import Drift, Kind
+from envlock.facts import UNANSWERED, Device, Facts, Observed, value
+from envlock.lockfile import MAX_GPUS, GpuGroup, Host
+from envlock.pairing import pair
+from envlock.rules import Outcome
+
+GPU_COUNT = "nvidia.gpu_count"
+"""How many GPUs there are; its rule judges missing and extra ones."""
+
+
+def compare_gpus(bench: Bench, host: Host, observed: Facts) -> bool:
+    """Compare the GPUs; return whether one was missing or more than locked."""
+    gpus = observed.gpus()
+    total = sum(group.count for group in host.gpus)
+    locked_count = dict(host.facts).get(GPU_COUNT, value(total))
+    count_fits = bench.judged(GPU_COUNT, locked_count, value(len(gpus))).outcome is Outcome.SAME
+    # A group never gives more GPUs than there are to pair. Where the rule allows more GPUs
+    # than were locked (`>=4`), the others are held against the groups all the same.
+    room = len(gpus) if count_fits and len(gpus) > total else 0
+    slots = [index for index, group in enumerate(host.gpus) for _ in range(room or min(group.count, len(gpus)))]
+    pairs = _pairs(bench, host.gpus, slots, gpus)
+    for index, gpu in enumerate(gpus):
+        if index in pairs:
+            bench.facts(dict(host.gpus[pairs[index]].facts), gpu.facts, gpu.ident)
+    if not gpus:
+        _not_looked_at(bench, host, observed)
+    if count_fits:
+        return False
+    extra = _extra(bench, [gpu for index, gpu in enumerate(gpus) if index not in pairs], locked_count, total)
+    missing = _missing(bench, host.gpus, pairs, observed.host.get(GPU_COUNT), len(gpus))
+    return extra or missing
+
+
+def _extra(bench: Bench, gpus: list[Device], locked_count: Observed, total: int) -> bool:
+    unsure = _unsure(locked_count, total)
+    kind = Kind.EXTRA if unsure is None else Kind.UNANSWERED
+    counted = False
+    for gpu in gpus:
+        drift = Drift(
+            key=GPU_COUNT, device=gpu.ident, kind=kind, expected="(no such GPU)", observed=_name_of(gpu.facts),
+            because=unsure or "",
+        )  # fmt: skip
+        counted = bench.keep(drift) or counted
+    return counted
+
+
+def _missing(
+    bench: Bench, groups: tuple[GpuGroup, ...], pairs: dict[int, int], seen: Observed | None, listed: int
+) -> bool:
+    unsure = _unsure(seen, listed)
+    kind = Kind.MISSING if unsure is None else Kind.UNANSWERED
+    counted = False
+    for index, group in enumerate(groups):
+        short = group.count - sum(1 for paired in pairs.values() if paired == index)
+        if short:
+            drift = Drift(
+                key=GPU_COUNT, kind=kind, expected=f"{group.count} x {_name_of(dict(group.facts))}",
+                observed=f"{group.count - short} of them", because=unsure or "",
+            )  # fmt: skip
+            counted = bench.keep(drift) or counted
+    return counted
+
+
+def _not_looked_at(bench: Bench, host: Host, observed: Facts) -> None:
+    """Where the count is ignored and nobody could look, what was locked of the GPUs is still unknown."""
+    if bench.ignores(GPU_COUNT) and _unsure(observed.host.get(GPU_COUNT), 0) is not None:
+        for group in host.gpus:
+            bench.facts(dict(group.facts), {}, "")
+
+
+def _pairs(bench: Bench, groups: tuple[GpuGroup, ...], slots: list[int], gpus: tuple[Device, ...]) -> dict[int, int]:
+    """Return for each paired GPU (by its index) the index of its group."""
+    costs = _costs(bench, groups, gpus)
+    # Of equal pairings the one that keeps the order: two documents of one node are then
+    # compared place by place. It never outweighs a difference.
+    one_difference = 4 * MAX_GPUS
+
+    def cost(slot: int, gpu: int) -> int:
+        return costs[slots[slot]][gpu] * one_difference + (slot != gpu)
+
+    return {gpu: slots[slot] for slot, gpu in pair(len(slots), len(gpus), cost)}
+
+
+def _costs(bench: Bench, groups: tuple[GpuGroup, ...], gpus: tuple[Device, ...]) -> list[list[int]]:
+    """Return what pairing each group with each GPU costs.
+
+    Most facts are equal on most GPUs: each distinct pair of values is judged once.
+    """
+    if len(groups) == 1 and len(gpus) <= groups[0].count:
+        return [[0] * len(gpus)]  # there is nothing to choose
+    numbers: dict[Observed | None, int] = {None: 0}
+    numbered = [{key: numbers.setdefault(seen, len(numbers)) for key, seen in gpu.facts.items()} for gpu in gpus]
+    weights: dict[tuple[str, int, int], int] = {}
+    rows = []
+    for group in groups:
+        locked = [(key, numbers.setdefault(expected, len(numbers)), expected) for key, expected in group.facts]
+        known: dict[tuple[int, ...], int] = {}
+        row = []
+        for gpu, its in zip(gpus, numbered, strict=True):
+            place = tuple([its.get(key, 0) for key, _, _ in locked])
+            if place not in known:
+                total = 0
+                for (key, number, expected), other in zip(locked, place, strict=True):
+                    weight = weights.get((key, number, other))
+                    if weight is None:
+                        weight = weights[key, number, other] = bench.weight(key, expected, gpu.facts.get(key))
+                    total += weight
+                known[place] = total
+            row.append(known[place])
+        rows.append(row)
+    return rows
+
+
+def _unsure(seen: Observed | None, listed: int) -> str | None:
+    """Return why it cannot be told how many GPUs there are; `None` when it can.
+
+    A driver that gives no answer shows no GPU: that is not the same as no GPU.
+    """
+    if seen is None:
+        return "how many GPUs there are was not observed"
+    if seen.outcome in UNANSWERED:
+        return seen.detail or seen.outcome.replace("-", " ")
+    if seen.has_value and seen.value != listed:
+        return f"{seen.text()} are there, {listed} answered"
+    return None
+
+
+def _name_of(facts: Mapping[str, Observed]) -> str:
+    return facts["gpu.name"].text() if "gpu.name" in facts else "GPU"
