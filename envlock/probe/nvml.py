@@ -1,192 +1,160 @@
 """What NVML says, through the module `pynvml` of the distribution nvidia-ml-py.
 
-`collect` is given the module and returns a JSON document, because it runs in a child
-process (`envlock.probe.nvml_child`): a driver that hangs must not hang the probe. Every
-answer keeps one of the outcomes of `envlock.facts`; nothing NVML can return raises.
+Answers come as events, one for the driver and one or two for each GPU, because they are
+made in a child process (`envlock.probe.nvml_child`): when a driver hangs or crashes, what
+it had answered until then is kept. Every answer keeps one of the outcomes of
+`envlock.facts`; nothing NVML can return raises.
 
 Travels to nodes: standard library only, Python 3.8 and newer.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, NamedTuple
+import os
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Tuple
 
-from envlock.facts import (
-    FAILED,
-    HIDDEN,
-    NO_PERMISSION,
-    NOT_IN_DRIVER,
-    NOT_SUPPORTED,
-    Observed,
-    Value,
-    absent,
-    value,
-)
-from envlock.probe.host import Absent
+from envlock.facts import FAILED, Observed, absent, value
+from envlock.probe import nvml_layout, nvml_library, nvml_questions, nvml_words
+from envlock.probe.nvml_binding import MISMATCH, NO_LIBRARY, NOT_LOADED, Asker, Binding, Call, code, described, outcome
 from envlock.probe.pci import normal_address
 
-# nvmlReturn_t (nvml.h). A missing symbol (13) means a driver older than the function.
-_OUTCOMES = {3: NOT_SUPPORTED, 26: NOT_SUPPORTED, 13: NOT_IN_DRIVER, 4: NO_PERMISSION}
-NOT_LOADED = 9
-NO_LIBRARY = 12
+_OPEN = "nvmlDeviceGetHandleByIndex"
+# Of the GPU itself; what lies between GPUs is asked when all are open.
+_OWN_KEYS = tuple(question.key for question in nvml_questions.GPU) + (
+    "gpu.index", "gpu.clock_locked", "gpu.mig_layout", "gpu.nvlink",
+)  # fmt: skip
+_BETWEEN_KEYS = ("gpu.topology", "gpu.p2p")
+GPU_KEYS = _OWN_KEYS + _BETWEEN_KEYS
+HOST_KEYS = tuple(question.key for question in nvml_questions.HOST)
+_QUIET = 3  # NVML_INIT_FLAG_NO_GPUS | NVML_INIT_FLAG_NO_ATTACH: no GPU is woken, and none is needed
+
+Event = Dict[str, Any]
+Tell = Callable[[str], None]
+
+__all__ = ["GPU_KEYS", "HOST_KEYS", "MISMATCH", "NOT_LOADED", "NO_LIBRARY", "assembled", "collect", "events"]
 
 
-class Question(NamedTuple):
-    """One call: its function, further arguments, and how its answer becomes a value."""
-
-    key: str
-    function: str
-    convert: Callable[[Any], Value]
-    arguments: tuple[int, ...] = ()
+def collect(pynvml: Any, gpus: bool = True) -> Dict[str, Any]:
+    """Return the document that `assembled` makes of all events."""
+    return assembled(events(pynvml, gpus))
 
 
-def _text(found: Any) -> str:
-    text = found.decode("utf-8") if isinstance(found, bytes) else str(found)
-    if not text.strip():
-        raise ValueError("an empty answer")
-    return text
+def events(pynvml: Any, gpus: bool = True, tell: Tell | None = None) -> Iterator[Event]:
+    """Yield what NVML says, in the order in which it is asked.
 
-
-def _vbios(found: Any) -> str:
-    text = _text(found)
-    if not text.strip("0."):
-        raise Absent(HIDDEN, "a guest with a virtual GPU does not see it ({})".format(text))
-    return text
-
-
-def _number(found: Any) -> int:
-    return int(getattr(found, "value", found))
-
-
-def _switch(found: Any) -> bool:
-    number = _number(found)
-    if number not in (0, 1):
-        raise ValueError("neither on nor off: {}".format(number))
-    return number == 1
-
-
-def _cuda(found: Any) -> str:
-    number = _number(found)
-    return "{}.{}".format(number // 1000, number % 1000 // 10)
-
-
-def _ids(found: int) -> str:
-    """Return `vendor:device` of an id whose upper half is the device (nvmlPciInfo_t)."""
-    return "{:04x}:{:04x}".format(found & 0xFFFF, found >> 16)
-
-
-_HOST = (
-    Question("nvidia.driver", "nvmlSystemGetDriverVersion", _text),
-    Question("nvidia.cuda", "nvmlSystemGetCudaDriverVersion_v2", _cuda),
-)
-
-_GPU = (
-    Question("gpu.name", "nvmlDeviceGetName", _text),
-    Question("gpu.pci_id", "nvmlDeviceGetPciInfo", lambda pci: _ids(pci.pciDeviceId)),
-    Question("gpu.subsystem_id", "nvmlDeviceGetPciInfo", lambda pci: _ids(pci.pciSubSystemId)),
-    Question("gpu.uuid", "nvmlDeviceGetUUID", _text),
-    Question("gpu.compute_capability", "nvmlDeviceGetCudaComputeCapability", lambda pair: "{}.{}".format(*pair)),
-    Question("gpu.memory", "nvmlDeviceGetMemoryInfo", lambda memory: int(memory.total) >> 20),
-    Question("gpu.vbios", "nvmlDeviceGetVbiosVersion", _vbios),
-    Question("gpu.gsp", "nvmlDeviceGetGspFirmwareMode", lambda modes: _switch(modes[0])),
-    Question("gpu.gsp_version", "nvmlDeviceGetGspFirmwareVersion", _text),
-    Question("gpu.inforom", "nvmlDeviceGetInforomImageVersion", _text),
-    Question("gpu.power_limit", "nvmlDeviceGetPowerManagementLimit", _number),
-    Question("gpu.power_limit_default", "nvmlDeviceGetPowerManagementDefaultLimit", _number),
-    Question("gpu.power_limit_enforced", "nvmlDeviceGetEnforcedPowerLimit", _number),
-    Question("gpu.clock_graphics_max", "nvmlDeviceGetMaxClockInfo", _number, (0,)),
-    Question("gpu.clock_sm_max", "nvmlDeviceGetMaxClockInfo", _number, (1,)),
-    Question("gpu.clock_memory_max", "nvmlDeviceGetMaxClockInfo", _number, (2,)),
-    Question("gpu.ecc", "nvmlDeviceGetEccMode", lambda modes: _switch(modes[0])),
-    Question("gpu.ecc_pending", "nvmlDeviceGetEccMode", lambda modes: _switch(modes[1])),
-    Question("gpu.mig", "nvmlDeviceGetMigMode", lambda modes: _switch(modes[0])),
-    Question("gpu.mig_pending", "nvmlDeviceGetMigMode", lambda modes: _switch(modes[1])),
-    Question("gpu.persistence", "nvmlDeviceGetPersistenceMode", _switch),
-)
-GPU_KEYS = tuple(question.key for question in _GPU)
-
-
-def collect(pynvml: Any) -> Dict[str, Any]:
-    """Return `{"error": …}` when NVML cannot be used, else `{"host": …, "gpus": […]}`.
-
-    Facts are in the form of `Observed.to_document`; a GPU is its PCI address (empty when
-    the driver would not say) and its facts.
+    `{"error", "code"}` when NVML cannot be used; else `{"host", "count"}`, then for each
+    GPU `{"gpu": N, "id", "facts"}` once or twice, and `{"end": true}`. Facts are in the
+    form of `Observed.to_document`. Without `gpus` none is woken, opened or asked. `tell`
+    is told what is about to be called.
     """
     try:
-        pynvml.nvmlInit()
-    except Exception as error:
-        return {"error": _described(error), "code": _code(error)}
-    stub = _stub()
-    if stub:
-        return {
-            "error": "{} is the stub that programs are linked with, not a driver's library".format(stub),
-            "code": -1,
-        }
-    host = {question.key: _ask(pynvml, question, ()).to_document() for question in _HOST}
+        library = nvml_library.load(pynvml, os.environ)
+    except nvml_library.Unusable as error:
+        yield {"error": str(error), "code": error.number}
+        return
+    binding = Binding(pynvml, tell)
     try:
-        count = int(pynvml.nvmlDeviceGetCount())
+        _start(binding, gpus)
     except Exception as error:
-        return {"error": "the driver does not say how many GPUs there are: " + _described(error), "code": _code(error)}
-    return {"host": host, "gpus": [_gpu(pynvml, index) for index in range(count)]}
-
-
-def _gpu(pynvml: Any, index: int) -> Dict[str, Any]:
+        words = described(error) + nvml_library.remark(code(error), library)
+        yield {"error": words, "code": code(error), **library}
+        return
+    driver = Asker(binding, ())
+    host = {question.key: driver.observe(question).to_document() for question in nvml_questions.HOST}
     try:
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        count = int(binding.call("nvmlDeviceGetCount"))
     except Exception as error:
-        seen = absent(
-            _outcome(error),
-            "NVML nvmlDeviceGetHandleByIndex",
-            "GPU {} cannot be opened: {}".format(index, _described(error)),
-        )
-        return {"id": "", "facts": {key: seen.to_document() for key in GPU_KEYS}}
-    facts = {question.key: _ask(pynvml, question, (handle,)).to_document() for question in _GPU}
-    return {"id": _address(pynvml, handle), "facts": facts}
+        words = "the driver does not say how many GPUs there are: " + described(error)
+        yield {"error": words, "code": code(error), **library}
+        return
+    yield {"host": host, "count": count, **library}
+    if gpus:
+        yield from _gpus(binding, count, tell)
+    yield {"end": True}
 
 
-def _address(pynvml: Any, handle: Any) -> str:
+def _start(binding: Binding, gpus: bool) -> None:
+    if not gpus:
+        try:
+            binding.call("nvmlInitWithFlags", _QUIET)
+            return
+        except Exception as error:
+            # Neither an old binding nor an old driver (before 390) can be told to leave the GPUs alone.
+            if code(error) not in (-1, 13):
+                raise
+    binding.call("nvmlInit")
+
+
+def _gpus(binding: Binding, count: int, tell: Tell | None) -> Iterator[Event]:
+    opened: List[Tuple[Any, str, str]] = []
+    for index in range(count):
+        if tell is not None:
+            tell("GPU {}".format(index))
+        try:
+            handle = binding.call(_OPEN, index)
+        except Exception as error:
+            opened.append((None, outcome(error), "GPU {} cannot be opened: {}".format(index, described(error))))
+            seen = absent(outcome(error), "NVML " + _OPEN, opened[-1][2])
+            yield _event(index, {**dict.fromkeys(_OWN_KEYS, seen), **_known(index)}, "")
+            continue
+        opened.append((handle, "", ""))
+        asker = Asker(binding, (handle,))
+        facts = {question.key: asker.observe(question) for question in nvml_questions.GPU}
+        yield _event(index, {**facts, **nvml_layout.own(asker), **_known(index)}, _address(asker))
+    if tell is not None:
+        tell("the paths between GPUs")
+    for index, facts in enumerate(nvml_layout.between(binding, opened)):
+        yield _event(index, facts)
+
+
+def _known(index: int) -> Dict[str, Observed]:
+    """Return what is known of any GPU without asking it."""
+    return {"gpu.index": value(index, "NVML " + _OPEN), "gpu.clock_locked": nvml_questions.LOCKED_CLOCKS}
+
+
+def _event(index: int, facts: Mapping[str, Observed], ident: str | None = None) -> Event:
+    written = {key: seen.to_document() for key, seen in facts.items()}
+    return {"gpu": index, "facts": written, **({} if ident is None else {"id": ident})}
+
+
+def _address(asker: Asker) -> str:
+    """Return a GPU's PCI address; empty when the driver would not say: `gpu.pci_id` says why."""
+
     try:
-        return normal_address(_text(pynvml.nvmlDeviceGetPciInfo(handle).busId))
+        return normal_address(nvml_words.text(asker.ask(Call("nvmlDeviceGetPciInfo")).busId))
     except Exception:
-        # `gpu.pci_id` comes from the same call and says why; the reader of this document names the GPU.
         return ""
 
 
-def _ask(pynvml: Any, question: Question, first: tuple[Any, ...]) -> Observed:
-    source = "NVML " + question.function
-    function = getattr(pynvml, question.function, None)
-    if function is None:
-        return absent(FAILED, source, "this NVML binding is too old to ask")
-    try:
-        return value(question.convert(function(*first, *question.arguments)), source)
-    except Absent as absence:
-        return absent(absence.outcome, source, absence.detail)
-    except Exception as error:
-        return absent(_outcome(error), source, _described(error))
+def assembled(found: Iterable[Event], unfinished: str = "") -> Dict[str, Any]:
+    """Return one document of what `events` yielded.
 
-
-def _code(error: Exception) -> int:
-    code = getattr(error, "value", None)
-    return code if isinstance(code, int) else -1
-
-
-def _outcome(error: Exception) -> str:
-    return _OUTCOMES.get(_code(error), FAILED)
-
-
-def _described(error: Exception) -> str:
-    if _code(error) >= 0:
-        return "{} (NVML code {})".format(str(error).strip().lower() or "error", _code(error))
-    if isinstance(error, UnicodeDecodeError):
-        return "the driver answered with bytes that are not text"
-    return "{}: {}".format(type(error).__name__, error)
-
-
-def _stub() -> str:
-    """Return the path of the loaded NVML library when it is CUDA's link-time stub; else empty."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as stream:
-            paths = {line.split(None, 5)[5].strip() for line in stream if "libnvidia-ml" in line}
-    except (OSError, IndexError):
-        return ""
-    return next((path for path in sorted(paths) if "/stubs/" in path), "")
+    `{"error", "code"}`, or `{"host", "count", "gpus": [{"id", "facts"}]}`, both with the
+    library. When the events broke off, `unfinished` says why: facts that were not reached
+    have failed with it, and the document says so under that key and in `notes`. It is empty
+    when not even the driver had answered.
+    """
+    document: Dict[str, Any] = {}
+    gpus: Dict[int, Dict[str, Any]] = {}
+    ended = False
+    for event in found:
+        if "gpu" in event:
+            gpu = gpus.setdefault(event["gpu"], {"id": "", "facts": {}})
+            gpu["facts"].update(event["facts"])
+            gpu["id"] = event.get("id", gpu["id"])
+        elif "end" in event:
+            ended = True
+        else:
+            document.update(event)
+    if "host" not in document:
+        return document
+    if not ended:
+        document["unfinished"] = unfinished
+        document["notes"] = [unfinished]
+        missed = absent(FAILED, "NVML", unfinished).to_document()
+        for index in range(document["count"]):
+            gpu = gpus.setdefault(index, {"id": "", "facts": {}})
+            known = {key: seen.to_document() for key, seen in _known(index).items()}
+            gpu["facts"] = {**dict.fromkeys(GPU_KEYS, missed), **known, **gpu["facts"]}
+    document["gpus"] = [gpus[index] for index in sorted(gpus)]
+    return document

@@ -1,8 +1,10 @@
 """NVML asked in a child process with a deadline.
 
 A driver that hangs leaves its user in a state that no signal ends; in a process of its
-own it can be left behind. The answer is one marked line, because the library itself may
-print to standard output.
+own it can be left behind. The child answers in marked lines, because the library itself
+may print to standard output, and says before each call what it is about to ask: what a
+driver answered before it hung or crashed is kept, and the call it did not come back from
+is named.
 
 Travels to nodes: standard library only, Python 3.8 and newer.
 """
@@ -12,23 +14,28 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from envlock.errors import ToolError
 from envlock.facts import FAILED
 from envlock.probe.host import Absent
 
 MARK = "envlock-nvml "
+ASKING = "envlock-nvml-asks "
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from envlock.probe.nvml_child import main; main()"
+_HOST_ONLY = "host-only"
 
 
-def ask(module_file: str | None, deadline: float, command: Sequence[str] | None = None) -> Mapping[str, object]:
-    """Return the document of `envlock.probe.nvml.collect`, made in a child process.
+def ask(
+    module_file: str | None, deadline: float, command: Sequence[str] | None = None, gpus: bool = True
+) -> Mapping[str, object]:
+    """Return the document of `envlock.probe.nvml.assembled`, made in a child process.
 
-    `module_file` is where the module `pynvml` lies, None when there is none. `Absent`
-    says why there is no answer: no binding, a deadline passed, a child that crashed.
+    `module_file` is where the module `pynvml` lies, None when there is none. Without
+    `gpus` no GPU is woken or opened. `Absent` says why there is no answer: no binding, a
+    deadline passed, a child that crashed.
     """
-    from envlock.process import run
+    from envlock.process import Overdue, run
 
     if module_file is None:
         raise Absent(FAILED, "this Python has no NVML binding (the distribution nvidia-ml-py) to ask the driver with")
@@ -36,24 +43,51 @@ def ask(module_file: str | None, deadline: float, command: Sequence[str] | None 
         raise Absent(FAILED, "this Python does not know its own program, so NVML cannot be asked in a child process")
     argv = command or (sys.executable, "-I", "-c", _PROGRAM, package_root(), _folder(module_file))
     try:
-        finished = run(argv, deadline)
+        finished = run((*argv, *(() if gpus else (_HOST_ONLY,))), deadline)
+    except Overdue as error:
+        return parse(_text(error.stdout), "it gave no answer within {:g} s".format(deadline))
     except ToolError as error:
         raise Absent(FAILED, "NVML was asked in a child process: {}".format(error.message)) from None
-    return parse(finished.stdout.decode("utf-8", "backslashreplace"), finished.status)
+    status = finished.status
+    how = "killed by signal {}".format(-status) if status < 0 else "status {}".format(status)
+    return parse(_text(finished.stdout), "its process left no answer ({})".format(how))
 
 
-def parse(text: str, status: int) -> Mapping[str, object]:
-    """Return the document in a child's output; `Absent` when it left none."""
-    for line in reversed(text.splitlines()):
+def parse(text: str, why: str) -> Mapping[str, object]:
+    """Return the document in a child's output; `Absent` when not even the driver had answered.
+
+    `why` says how the child ended, for an output that breaks off.
+    """
+    from envlock.probe.nvml import assembled
+
+    events, place, call = _read(text)
+    asked = " ({}{})".format(call, " of " + place if place else "") if call else ""
+    unfinished = "NVML was asked in a child process{}: {}".format(asked, why)
+    document = assembled(events, unfinished)
+    if "host" not in document and "error" not in document:
+        raise Absent(FAILED, unfinished)
+    return document
+
+
+def _read(text: str) -> Tuple[List[Dict[str, Any]], str, str]:
+    """Return the events in a child's output, and the GPU and function it asked last."""
+    events: List[Dict[str, Any]] = []
+    place = call = ""
+    for line in text.splitlines():
         if line.startswith(MARK):
             try:
-                document = json.loads(line[len(MARK) :])
+                event = json.loads(line[len(MARK) :])
             except ValueError:
-                break
-            if isinstance(document, dict):
-                return document
-    how = "killed by signal {}".format(-status) if status < 0 else "status {}".format(status)
-    raise Absent(FAILED, "the child process that asked NVML left no answer ({})".format(how))
+                break  # cut off: nothing comes after it
+            if isinstance(event, dict):
+                events.append(event)
+        elif line.startswith(ASKING):
+            asked = line[len(ASKING) :]
+            if asked.startswith("nvml"):
+                call = asked
+            else:
+                place, call = asked, ""
+    return events, place, call
 
 
 def package_root() -> str:
@@ -66,20 +100,32 @@ def _folder(module_file: str) -> str:
     return os.path.dirname(folder) if name == "__init__.py" else folder
 
 
-def main() -> None:
-    """Ask NVML and print the marked line; what the child process runs."""
-    from envlock.probe.nvml import collect
+def _text(output: bytes) -> str:
+    return output.decode("utf-8", "backslashreplace")
 
-    if len(sys.argv) > 2:
+
+def main() -> None:
+    """Ask NVML and print marked lines; what the child process runs."""
+    from envlock.probe.nvml import events
+
+    arguments = sys.argv[1:]
+    gpus = _HOST_ONLY not in arguments
+    if len(arguments) > 1 and arguments[1] != _HOST_ONLY:
         # Last, so that it brings the module and shadows nothing of this Python's own.
-        sys.path.append(sys.argv[2])
+        sys.path.append(arguments[1])
     try:
         import pynvml
     except Exception as error:
-        document: dict[str, object] = {"error": "pynvml cannot be imported: {}".format(error), "code": -1}
+        _write(MARK + json.dumps({"error": "pynvml cannot be imported: {}".format(error), "code": -1}))
     else:
-        document = collect(pynvml)
-    sys.stdout.write("\n" + MARK + json.dumps(document) + "\n")
-    sys.stdout.flush()
+        for event in events(pynvml, gpus, lambda asked: _write(ASKING + asked)):
+            _write(MARK + json.dumps(event))
     # Without nvmlShutdown and without exit handlers: both can hang with the driver.
     os._exit(0)
+
+
+def _write(line: str) -> None:
+    """Write one line past all buffers: the next call may never come back."""
+    data = "\n{}\n".format(line).encode()
+    while data:
+        data = data[os.write(1, data) :]

@@ -3,6 +3,7 @@
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,40 @@ def test_driver_that_hangs_is_given_up() -> None:
 
     assert time.monotonic() - began < 10
     assert caught.value.outcome == FAILED
-    assert "gave no answer within 1 s" in caught.value.detail
+    assert caught.value.detail == "NVML was asked in a child process (nvmlInit): it gave no answer within 1 s"
+
+
+def hanging(function: str, how: str) -> tuple[str, ...]:
+    """Return a child whose second GPU runs `how` in `function`."""
+    return child(
+        "import os, signal, time\n"
+        f"def broken(arguments): {how}\n"
+        f"gpus = {{0: nvml_fake.gpu(), 1: nvml_fake.gpu({function}=broken)}}\n"
+        "pynvml.nvmlLib = nvml_fake.Library(nvml_fake.SYSTEM, gpus)\n"
+        "from envlock.probe.nvml_child import main; main()"
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [("time.sleep(60)", "it gave no answer within 2 s"),
+     ("os.kill(os.getpid(), signal.SIGSEGV)", "its process left no answer (killed by signal 11)")],
+)  # fmt: skip
+def test_call_that_does_not_come_back_is_named(how: str, why: str) -> None:
+    """Of a driver that hangs or crashes in one call, the call is named and the answers before it are kept."""
+    document: Any = ask(pynvml_file(), 2, hanging("nvmlDeviceGetVbiosVersion", how))
+    told = f"NVML was asked in a child process (nvmlDeviceGetVbiosVersion of GPU 1): {why}"
+
+    assert document["notes"] == [told]
+    assert document["gpus"][0]["facts"]["gpu.vbios"]["value"] == "96.00.A5.00.01"
+    assert {document["gpus"][1]["facts"][key]["detail"] for key in ("gpu.vbios", "gpu.name", "gpu.p2p")} == {told}
+
+
+def test_host_alone_opens_no_gpu() -> None:
+    """A child asked for the host alone does not come near a GPU that would hang."""
+    document = ask(pynvml_file(), 5, hanging("nvmlDeviceGetName", "time.sleep(60)"), gpus=False)
+
+    assert (document["count"], document["gpus"]) == (2, [])
 
 
 def test_driver_that_crashes_is_failed() -> None:
@@ -86,11 +120,11 @@ def test_binding_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
     assert document["error"] == "pynvml cannot be imported: broken"
 
 
-@pytest.mark.parametrize("text", ["", "no mark", MARK + '{"host": {', MARK + "[]"])
+@pytest.mark.parametrize("text", ["", "no mark", MARK + '{"host": {', MARK + "[]", MARK + '{"end": true}'])
 def test_output_without_a_document_is_failed(text: str) -> None:
     """Output that is cut off, or is no document, is no answer."""
-    with pytest.raises(Absent, match="left no answer"):
-        parse(text, 0)
+    with pytest.raises(Absent, match="its words"):
+        parse(text, "its words")
 
 
 def pynvml_file() -> str:
