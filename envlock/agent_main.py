@@ -12,10 +12,10 @@ import argparse
 import json
 import os
 import sys
-from typing import List, NoReturn, Optional
+from typing import List, NoReturn, Optional, Tuple
 
 from envlock import __version__
-from envlock.errors import EXIT_MATCH, EXIT_UNKNOWN, EXIT_USAGE, EnvlockError
+from envlock.errors import EXIT_MATCH, EXIT_UNKNOWN, EXIT_USAGE, EnvlockError, UsageError
 
 
 class _Parser(argparse.ArgumentParser):
@@ -34,7 +34,10 @@ def main(argv: Optional[List[str]] = None) -> int:
 
             code: int = canary(arguments[1:])
             return code
-        options = _parser().parse_args(arguments)
+        own, command = _parted(arguments)
+        options = _parser().parse_args(own)
+        if options.execute or options.pid is not None:
+            return _libraries(options, command)
         _write(_probe(options.format, options.only))
         return EXIT_MATCH
     except EnvlockError as error:
@@ -63,6 +66,12 @@ def _parser() -> argparse.ArgumentParser:
     probe = commands.add_parser("probe", help="print the facts of this host")
     probe.add_argument("--format", choices=("text", "json"), default="text", help="output (default: text)")
     probe.add_argument("--only", default="", metavar="PREFIX", help="only facts whose keys start with PREFIX")
+    probe.add_argument("--pid", type=int, metavar="PID", help="the CUDA libraries that a process has loaded")
+    probe.add_argument(
+        "--exec", dest="execute", action="store_true", help="run CMD, which is all that follows, and look at it"
+    )
+    probe.add_argument("--deadline", type=float, metavar="SECONDS", help="with --exec: end CMD after that long")
+    probe.add_argument("--no-trace", action="store_true", help="with --exec: only look again and again")
     commands.add_parser("canary", help="run the canary", add_help=False)
     return parser
 
@@ -76,6 +85,33 @@ def _probe(output_format: str, only: str) -> str:
     from envlock.probe.text import render
 
     return render(facts)
+
+
+def _parted(arguments: List[str]) -> Tuple[List[str], List[str]]:
+    """Return the options of envlock, and the program that follows `--exec` with its own."""
+    if "--exec" not in arguments:
+        return arguments, []
+    at = arguments.index("--exec") + 1
+    rest = arguments[at:]
+    return arguments[:at], rest[1:] if rest[:1] == ["--"] else rest
+
+
+def _libraries(options: argparse.Namespace, command: List[str]) -> int:
+    from envlock.probe.libraries.operation import of_command, of_pid, shortcoming
+    from envlock.probe.libraries.text import render
+
+    if options.execute and not command or options.only or (options.execute and options.pid is not None):
+        raise UsageError("give either `--pid PID` or `--exec CMD`, last and without --only", where="probe")
+    if options.execute:
+        loaded = of_command(command, options.deadline, trace=not options.no_trace)
+    else:
+        loaded = of_pid(options.pid)
+    _write(_json(loaded.to_document()) if options.format == "json" else render(loaded))
+    error = shortcoming(loaded)
+    if error is None:
+        return EXIT_MATCH
+    sys.stderr.write("error: {}\n\nhint: {}\n".format(error, error.hint))
+    return error.exit_code
 
 
 def _json(document: object) -> str:

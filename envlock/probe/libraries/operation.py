@@ -209,3 +209,22 @@ def _this_host() -> Mapping[str, Observed]:
     facts = probe(only="nvidia.").host
     kept = ("nvidia.cuda", "nvidia.driver", "nvidia.kernel_driver")
     return {key: seen for key, seen in facts.items() if key in kept}
+
+
+def shortcoming(loaded: Loaded) -> Optional[CouldNotTell]:
+    """Return the error that stands beside the result when it may not be all: exit code 3, never 0."""
+    if loaded.ran is not None and loaded.ran.status not in (None, 0):
+        status = loaded.ran.status
+        how = "was ended by signal {}".format(-status) if status < 0 else "failed with status {}".format(status)
+        return CouldNotTell(
+            "`{}` {}: what it loaded until then is not all that it loads when it works".format(loaded.subject, how),
+            hint="its own messages are above, on standard error",
+        )
+    if loaded.gaps:
+        return CouldNotTell(
+            "libraries may have been missed: {}".format("; ".join(loaded.gaps)),
+            hint="allow ptrace (`kernel.yama.ptrace_scope` below 2; in a container the capability SYS_PTRACE)"
+            if loaded.method == _WATCHED
+            else "let the program wait for the processes that it starts",
+        )
+    return None
