@@ -32,7 +32,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("envlock.agent", "envlock.files", "envlock.tables", "envlock.versions", "envlock.pairing"),
     ("envlock.documents", "envlock.lockfile"),
     ("envlock.spec",),
-    ("envlock.rules", "envlock.lockstore"),
+    ("envlock.rules", "envlock.lockstore", "envlock.waivers"),
     ("envlock.policy",),
     ("envlock.drift",),
     ("envlock.difference", "envlock.store"),
@@ -40,7 +40,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("envlock.lock",),
     ("envlock.image",),
     ("envlock.run",),
-    ("envlock.checks",),
+    ("envlock.checks", "envlock.slurm"),
     ("envlock.report",),
     ("envlock.cli",),
     ("envlock.__main__",),
@@ -56,6 +56,8 @@ OLDEST_PYTHON = (3, 8)
 # Whoever starts a program does it through `envlock.process`; these say why they do not.
 STARTS = {
     "envlock.process": "the one runner",
+    "envlock.probe.libraries.launching": "the program is followed from its first instruction, so it is forked here",
+    "envlock.probe.libraries.asking_child": "each library is loaded in a fork of its own: a crash costs one answer",
     "envlock.image.render": "a template runs in a forked child with a limit on memory and time",
 }
 # Whoever has something to say returns it to the command line; these are programs of their own.
@@ -82,7 +84,8 @@ SITES = (
     "wiki.debian.org", "manpages.debian.org", "www.debian.org", "opencontainers.org", "specs.opencontainers.org",
     "docs.docker.com", "docs.podman.io", "docs.nvidia.com", "pytorch.org", "docs.pytorch.org", "slsa.dev",
     "in-toto.io", "www.rfc-editor.org", "datatracker.ietf.org", "toml.io", "adr.github.io", "www.kernel.org",
-    "docs.kernel.org", "man7.org", "example.org", "example.com", "example.invalid",
+    "docs.kernel.org", "man7.org", "docs.oasis-open.org", "docs.gitlab.com", "prometheus.io",
+    "example.org", "example.com", "example.invalid",
 )  # fmt: skip
 LOCAL = re.compile(r"[a-z0-9-]+|127\.0\.0\.1|\[::1\]|[a-z0-9.-]+\.(invalid|test|example)|\{.*|\$.*|%.*")
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from envlock.cli import options
+from envlock.cli import gate, options
+from envlock.report import formats
 
 
 @click.command(name="check")
@@ -14,14 +15,28 @@ from envlock.cli import options
     "--facts", type=options.PATH, metavar="FILE", help="Check these facts (`-`: standard input), not this host."
 )
 @click.option("--image", metavar="REF", help="Check what the engine holds as REF, not this host.")
-@options.format_option("text", "json")
+@options.format_option(*formats.NAMES)
+@click.option(
+    "--as",
+    "protocol",
+    type=click.Choice(formats.PROTOCOLS),
+    envvar="ENVLOCK_CHECK_AS",
+    help="One line and the exit codes of that supervisor.",
+)
+@click.option("--drain", is_flag=True, help="With --as slurm: drain the node, unless it is as locked.")
+@click.option("--node", metavar="NAME", help="The node that is meant [default: SLURMD_NODENAME, else this host].")
 @options.output_option
+@click.pass_context
 def command(
+    context: click.Context,
     lock: Path | None,
     spec: Path | None,
     facts: Path | None,
     image: str | None,
     output_format: str,
+    protocol: str | None,
+    drain: bool,
+    node: str | None,
     output: Path | None,
 ) -> int:
     """Check this host, an image or a facts file against the lockfile.
@@ -30,19 +45,28 @@ def command(
     checked, from its bytes; with --facts as well, both are.
 
     Exit codes: 0 match, 1 drift, 3 could not tell, 4 the image's bytes are wrong.
+    With --as npd or nagios they are the supervisor's own (docs/exit-codes.md).
     """
     from envlock import checks, lockstore
     from envlock.policy import policy_of_lock
-    from envlock.report import document, text
 
+    gate.refuse_contradictions(context)
     path = lockstore.find(lock, spec, Path())
     held = lockstore.read(path)
     policy = policy_of_lock(held, str(path))
-    comparison, subject = checks.check(held, policy, facts, image)
+    comparison, subject = checks.check(held, policy, facts, image, options.today())
     name = held.environment.name
-    if output_format == "json":
-        result = document.check_document(comparison, subject, str(path), name, held.inputs())
-        options.emit_json(result, output)
-    else:
-        options.emit(text.check_text(comparison, subject, name, str(path), options.colored(output)), output)
-    return comparison.verdict.exit_code
+    if output_format == "text" and not protocol:
+        from envlock.report.text import check_text
+
+        options.emit(check_text(comparison, subject, name, str(path), options.colored(output)), output)
+        return comparison.verdict.exit_code
+    if output_format == "json" and not protocol:
+        from envlock.report.document import check_document
+
+        options.emit_json(check_document(comparison, subject, str(path), name, held.inputs()), output)
+        return comparison.verdict.exit_code
+    from envlock.report.view import of_check
+
+    view = of_check(comparison, subject, name, gate.in_repository(path), gate.lines(path))
+    return gate.answer(view, protocol, output_format, output, (drain, node))

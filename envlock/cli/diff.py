@@ -6,10 +6,11 @@ from pathlib import Path
 import click
 
 from envlock import documents, lockfile
-from envlock.cli import options
+from envlock.cli import gate, options
 from envlock.errors import UsageError
 from envlock.facts import Facts
 from envlock.lockfile import Lockfile
+from envlock.report import formats
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class _Side:
 @click.command(name="diff")
 @click.argument("before", type=options.PATH, metavar="A")
 @click.argument("after", type=options.PATH, metavar="B")
-@options.format_option("text", "json")
+@options.format_option(*formats.NAMES)
 @options.output_option
 def command(before: Path, after: Path, output_format: str, output: Path | None) -> int:
     """Show what differs between two lockfiles or facts files.
@@ -41,7 +42,7 @@ def command(before: Path, after: Path, output_format: str, output: Path | None) 
     from envlock.difference import diff_facts, diff_lock_with_facts, reverse
     from envlock.lockdiff import diff_lockfiles
     from envlock.policy import policy_of_lock
-    from envlock.report.diff import diff_document, diff_text
+    from envlock.report.diff import diff_document, diff_text, diff_view
 
     if before == after == options.STANDARD:
         raise UsageError("standard input can be read only once", where="envlock diff", hint="name a file for A or B")
@@ -51,9 +52,10 @@ def command(before: Path, after: Path, output_format: str, output: Path | None) 
         found = diff_lockfiles(left.held, right.held)
         compared = "every section of the lockfiles"
     elif isinstance(left.held, Lockfile) and isinstance(right.held, Facts):
-        found = diff_lock_with_facts(left.held, right.held, policy_of_lock(left.held, left.name))
+        found = diff_lock_with_facts(left.held, right.held, policy_of_lock(left.held, left.name), options.today())
     elif isinstance(left.held, Facts) and isinstance(right.held, Lockfile):
-        found = reverse(diff_lock_with_facts(right.held, left.held, policy_of_lock(right.held, right.name)))
+        found = diff_lock_with_facts(right.held, left.held, policy_of_lock(right.held, right.name), options.today())
+        found = reverse(found)
     else:
         assert isinstance(left.held, Facts)
         assert isinstance(right.held, Facts)
@@ -61,8 +63,14 @@ def command(before: Path, after: Path, output_format: str, output: Path | None) 
     if output_format == "json":
         sides = [{"path": side.name, "kind": side.kind} for side in (left, right)]
         options.emit_json(diff_document(found, *sides), output)
-    else:
+    elif output_format == "text":
         options.emit(diff_text(found, left.name, right.name, compared, options.colored(output)), output)
+    else:
+        # The items point into a lockfile, the newer one where both are.
+        path = next((p for p, side in ((after, right), (before, left)) if side.kind == "lockfile"), after)
+        place = "" if path == options.STANDARD else gate.in_repository(path)
+        view = diff_view(found, (left.name, right.name), compared, place, gate.lines(path) if place else {})
+        return gate.answer(view, None, output_format, output)
     return found.verdict.exit_code
 
 

@@ -13,8 +13,8 @@ from types import FrameType
 import click
 
 from envlock import __version__
-from envlock.cli import options
-from envlock.errors import EXIT_UNKNOWN, CouldNotTell, EnvlockError, StorageError, UsageError
+from envlock.cli import gate, options
+from envlock.errors import CouldNotTell, EnvlockError, StorageError, UsageError
 
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
@@ -108,7 +108,7 @@ def main(argv: list[str] | None = None) -> None:
         code = EXIT_CLOSED_PIPE
     except OSError as error:
         options.silence_stdout()
-        code = report(StorageError((error.strerror or str(error)).lower(), where="standard output"), as_json=False)
+        code = report(StorageError((error.strerror or str(error)).lower(), where="standard output"), gate.Asked())
     sys.exit(code)
 
 
@@ -119,38 +119,40 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 def _run(arguments: list[str]) -> int:
     """Run the command in `arguments` and return its exit code, every error of ours reported."""
-    as_json = options.wants_json(arguments, os.environ)
+    wanted = gate.asked(arguments, os.environ, tuple(COMMANDS))
     try:
         return _dispatch(arguments)
     except EnvlockError as error:
-        return report(error, as_json)
+        return report(error, wanted)
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return error.exit_code
     except click.ClickException as error:
-        named = next((argument for argument in arguments if argument in COMMANDS), None)
-        return report(options.usage_error(error, f"envlock {named}" if named else "envlock"), as_json)
+        return report(options.usage_error(error, f"envlock {wanted.command}".rstrip()), wanted)
     except (click.Abort, KeyboardInterrupt, EOFError):
-        report(CouldNotTell("interrupted"), as_json)
+        report(CouldNotTell("interrupted"), wanted)
         return EXIT_INTERRUPTED
+    except SystemExit as ended:
+        if ended.code == EXIT_TERMINATED:
+            gate.fail(CouldNotTell("ended before there was an answer"), wanted)
+        raise
     except BrokenPipeError:
         raise
     except OSError as error:
         # Safety net: what a disk can cause is an error of ours, in words.
         where = error.filename if isinstance(error.filename, str) else None
-        return report(StorageError((error.strerror or str(error)).lower(), where=where), as_json)
+        return report(StorageError((error.strerror or str(error)).lower(), where=where), wanted)
     except MemoryError:
-        return report(CouldNotTell("out of memory"), as_json)
+        return report(CouldNotTell("out of memory"), wanted)
     except Exception as error:
         # A fault of envlock itself. Its code must not be Python's 1, which means drift.
         import traceback
 
         traceback.print_exc()
         hint = "this is a fault of envlock: please report it with the lines above"
-        report(CouldNotTell(f"{type(error).__name__}: {error}", where="internal fault", hint=hint), as_json)
-        return EXIT_UNKNOWN
+        return report(CouldNotTell(f"{type(error).__name__}: {error}", where="internal fault", hint=hint), wanted)
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -162,9 +164,15 @@ def _dispatch(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def report(error: EnvlockError, as_json: bool) -> int:
-    """Print `error` (as JSON on standard output too, when JSON was asked for) and return its exit code."""
-    if as_json:
-        options.emit_json(error.to_document(), None)
+def report(error: EnvlockError, wanted: gate.Asked) -> int:
+    """Print `error`, and its document where the result would have gone; return the exit code."""
+    try:
+        code = gate.fail(error, wanted)
+    except BrokenPipeError:
+        raise
+    except EnvlockError as fault:
+        # Not even that could be written; the error itself is still said.
+        options.say_error(str(fault), fault.hint)
+        code = error.exit_code
     options.say_error(str(error), error.hint)
-    return error.exit_code
+    return code

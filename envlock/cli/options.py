@@ -3,8 +3,9 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
@@ -67,6 +68,11 @@ def template_options(function: F) -> F:
     allow = click.option("--allow-custom-template", is_flag=True, help="Say that --template is to be trusted.")
     template = click.option("--template", type=PATH, metavar="FILE", help="A Dockerfile template of your own.")
     return template(allow(function))
+
+
+def today() -> date:
+    """Return the day by which waivers are judged: in UTC, so that it is one day for a whole fleet."""
+    return datetime.now(UTC).date()
 
 
 # ---- options of every command ----------------------------------------------------------
@@ -210,19 +216,6 @@ def silence_stdout() -> None:
 # ---- errors --------------------------------------------------------------------------------
 
 
-def wants_json(arguments: list[str], environment: Mapping[str, str]) -> bool:
-    """Return whether the command line asks for JSON, even one that cannot be parsed."""
-    chosen = environment.get("ENVLOCK_FORMAT", "")
-    for index, argument in enumerate(arguments):
-        if argument == "--":
-            break
-        if argument == "--format":
-            chosen = arguments[index + 1] if index + 1 < len(arguments) else ""
-        elif argument.startswith("--format="):
-            chosen = argument.partition("=")[2]
-    return chosen == "json"
-
-
 def usage_error(error: click.ClickException, command: str) -> UsageError:
     """Return a click error in envlock's words: lower case, no full stop, the nearest known word.
 
@@ -232,7 +225,9 @@ def usage_error(error: click.ClickException, command: str) -> UsageError:
     path = context.command_path if context is not None else command
     hint = f"`{path} --help` shows how it is used"
     if isinstance(error, click.NoSuchOption):
-        near = sorted(error.possibilities or ())
+        import difflib
+
+        near = difflib.get_close_matches(error.option_name, sorted(error.possibilities or ()), n=1)
         hint = f"did you mean `{near[0]}`?" if near else hint
         return UsageError(f"no such option `{error.option_name}`", where=path, hint=hint)
     if isinstance(error, click.MissingParameter) and error.param is not None:

@@ -1,13 +1,15 @@
-"""What `diff` found, as text for a person and as a JSON document.
+"""What `diff` found, as text for a person, as a JSON document, and as a view for the other formats.
 
 Apart from the reports of a comparison: `check` starts faster without it.
 """
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envlock.difference import Change, Difference, Differences
 from envlock.drift import Verdict
+from envlock.report.view import Item, Level, View, line_of
 from envlock.report.words import INDENT, LABEL_WIDTH, VERDICT_COLORS, change, listed, paint, shown, with_head
 
 DIFF_SCHEMA = "envlock.diff-result/1"
@@ -33,14 +35,23 @@ def diff_text(differences: Differences, before: str, after: str, compared: str, 
             section = difference.section
             lines += ["", paint(section, "bold", colored)]
         lines.extend(_difference_lines(difference, colored))
+    if differences.waived:
+        lines += ["", paint("waived", "bold", colored)]
+    for difference in differences.waived:
+        lines.extend(_difference_lines(difference, colored))
+    lines += ["", f"compared: {compared}; {_counts(differences)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _counts(differences: Differences) -> str:
     counts = [
         f"{differences.count(change)} {change.value.replace('-', ' ')}"
         for change in Change
         if differences.count(change)
     ]
     allowed = f"{len(differences.allowed)} unknown and allowed by name" if differences.allowed else ""
-    lines += ["", f"compared: {compared}; {listed([*counts, allowed]) or 'no difference'}"]
-    return "\n".join(lines) + "\n"
+    waived = f"{len(differences.waived)} waived" if differences.waived else ""
+    return listed([*counts, allowed, waived]) or "no difference"
 
 
 def _difference_lines(difference: Difference, colored: bool) -> Iterator[str]:
@@ -72,10 +83,58 @@ def diff_document(differences: Differences, before: dict[str, Any], after: dict[
         "counts": {
             **{change.value: differences.count(change) for change in Change},
             "allowed": len(differences.allowed),
+            "waived": len(differences.waived),
         },
         "differences": [_difference(item) for item in differences.found],
         "allowed": [_difference(item) for item in differences.allowed],
+        "waived": [_difference(item) for item in differences.waived],
     }
+
+
+def diff_view(
+    differences: Differences,
+    names: tuple[str, str],
+    compared: str,
+    path: str,
+    lines: Mapping[str, tuple[tuple[int, str], ...]],
+) -> View:
+    """Return the view of what `diff` found between two files; the items point into the lockfile at `path`."""
+    verdict = differences.verdict
+    return View(
+        command="diff",
+        verdict=verdict.value,
+        exit_code=verdict.exit_code,
+        headline=_DIFFED[verdict].format(before=shown(names[0]), after=shown(names[1])),
+        summary=f"compared: {compared}; {_counts(differences)}",
+        path=shown(path),
+        items=tuple(_item(difference, lines) for difference in differences.found),
+        excused=tuple(
+            dataclasses.replace(_item(difference, lines), level=Level.NOTE, kind=kind)
+            for kind, held in (("allowed", differences.allowed), ("waived", differences.waived))
+            for difference in held
+        ),
+        counts=(
+            *((change.value, differences.count(change)) for change in Change),
+            ("allowed", len(differences.allowed)),
+            ("waived", len(differences.waived)),
+        ),
+    )
+
+
+def _item(difference: Difference, lines: Mapping[str, tuple[tuple[int, str], ...]]) -> Item:
+    host = difference.section == "host"
+    key = difference.key if host else f"{difference.section}.{difference.key}"
+    return Item(
+        level=Level.UNKNOWN if difference.change is Change.UNKNOWN else Level.ERROR,
+        kind=difference.change.value,
+        key=shown(key),
+        device=shown(difference.device),
+        said="; ".join(change(difference.before, difference.after, ("A", "B"))),
+        expected=shown(difference.before),
+        observed=shown(difference.after),
+        because=shown(difference.because),
+        line=line_of(lines, key, difference.before),
+    )
 
 
 def _difference(difference: Difference) -> dict[str, Any]:

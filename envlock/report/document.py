@@ -21,11 +21,14 @@ def check_document(
             "checked": comparison.checked,
             "ignored": comparison.ignored,
             "allowed": len(comparison.allowed),
+            "waived": len(comparison.waived),
             "warnings": sum(1 for drift in comparison.drifts if drift.severity == "warning"),
             **{kind.value: comparison.count(kind) for kind in Kind},
         },
         "drifts": [_drift(drift) for drift in comparison.drifts],
         "allowed": [_drift(drift) for drift in comparison.allowed],
+        "waived": [_drift(drift) for drift in comparison.waived],
+        "notes": list(comparison.notes),
     }
 
 
@@ -40,4 +43,7 @@ def _drift(drift: Drift) -> dict[str, Any]:
         "because": drift.because or None,
         "why": drift.why or None,
         "fix": drift.fix or None,
+        "command": drift.command or None,
+        "reset": drift.reset,
+        "until": drift.until or None,
     }

@@ -1,9 +1,21 @@
 """A comparison as text for a person: the verdict first, then each drift, then the counts."""
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 
 from envlock.drift import Comparison, Drift, Kind, Verdict
-from envlock.report.words import INDENT, LABEL_WIDTH, VERDICT_COLORS, change, counted, listed, paint, shown, with_head
+from envlock.report.words import (
+    INDENT,
+    LABEL_WIDTH,
+    VERDICT_COLORS,
+    change,
+    counted,
+    folded,
+    listed,
+    paint,
+    shown,
+    with_head,
+)
 
 _CHECKED = {
     Verdict.MATCH: "{subject} is as `{name}` was locked",
@@ -15,27 +27,31 @@ _CHECKED = {
 def check_text(comparison: Comparison, subject: str, name: str, where: str, colored: bool) -> str:
     """Return what `check` found: `subject` against the environment `name` locked in the file `where`."""
     verdict = comparison.verdict
-    said = _CHECKED[verdict].format(subject=shown(subject), name=name)
+    said = check_headline(comparison, subject, name)
     lines = [f"{paint(verdict, VERDICT_COLORS[verdict], colored)}: {said} ({shown(where)})"]
     if comparison.drifts:
         lines.append("")
     for group in _alike(comparison.drifts):
         lines.extend(_drift_lines(group, colored))
-    lines += ["", _check_counts(comparison)]
+    lines += ["", check_counts(comparison)]
     for group in _alike(comparison.allowed):
         drift = group[0]
         because = f": {shown(drift.because)}" if drift.because else ""
         lines.append(f"  not known, allowed by name: {shown(drift.key)}{_places(group)}{because}")
+    for group in _alike(comparison.waived):
+        lines.extend(_waived_lines(group))
+    lines += [f"  note: {shown(note)}" for note in comparison.notes]
     return "\n".join(lines) + "\n"
 
 
-def _alike(drifts: Iterable[Drift]) -> Iterator[list[Drift]]:
-    """Yield drifts that are one but for the device: eight GPUs with another driver are one line."""
-    groups: dict[tuple[str, str, str, Kind, str, str], list[Drift]] = {}
-    for drift in drifts:
-        place = (drift.key, drift.expected, drift.observed, drift.kind, drift.severity, drift.because)
-        groups.setdefault(place, []).append(drift)
-    yield from groups.values()
+def check_headline(comparison: Comparison, subject: str, name: str) -> str:
+    """Return the verdict in words."""
+    return _CHECKED[comparison.verdict].format(subject=shown(subject), name=shown(name))
+
+
+def _alike(drifts: Iterable[Drift]) -> list[list[Drift]]:
+    """Return drifts in groups that are one but for the device: eight GPUs with another driver are one line."""
+    return folded(drifts, lambda drift: dataclasses.replace(drift, device="", command=""))
 
 
 def _places(group: list[Drift]) -> str:
@@ -53,16 +69,29 @@ def _drift_lines(group: list[Drift], colored: bool) -> Iterator[str]:
     for word, text in (("because", drift.because), ("why", drift.why), ("fix", drift.fix)):
         if text:
             yield f"{INDENT}{word}: {shown(text)}"
+    for command in dict.fromkeys(each.command for each in group if each.command):
+        yield f"{INDENT}run: {paint(shown(command), 'bold', colored)}"
+
+
+def _waived_lines(group: list[Drift]) -> Iterator[str]:
+    drift = group[0]
+    until = f" until {shown(drift.until)}" if drift.until else ""
+    head = f"  waived{until}: {shown(drift.key)}{_places(group)}"
+    yield from with_head(head, change(drift.expected, drift.observed))
+    if drift.because:
+        yield f"{INDENT}reason: {shown(drift.because)}"
 
 
 def _label(drift: Drift) -> tuple[str, str]:
-    unknown = drift.kind is Kind.UNANSWERED
+    if drift.reset and drift.kind is Kind.CHANGED:
+        return "reset", "yellow" if drift.severity == "warning" else "red"
     if drift.severity == "warning":
         return "warning", "yellow"
-    return ("unknown", "yellow") if unknown else (drift.kind.value, "red")
+    return ("unknown", "yellow") if drift.kind is Kind.UNANSWERED else (drift.kind.value, "red")
 
 
-def _check_counts(comparison: Comparison) -> str:
+def check_counts(comparison: Comparison) -> str:
+    """Return how much was looked at and what it came to, in one line."""
     errors = [drift for drift in comparison.drifts if drift.severity == "error"]
     unknown = sum(1 for drift in errors if drift.kind is Kind.UNANSWERED)
     differ = len(errors) - unknown
@@ -74,6 +103,7 @@ def _check_counts(comparison: Comparison) -> str:
             f"{unknown} unknown" if unknown else "",
             counted(warnings, "warning") if warnings else "",
             f"{len(comparison.allowed)} unknown and allowed by name" if comparison.allowed else "",
+            f"{len(comparison.waived)} waived" if comparison.waived else "",
             f"{comparison.ignored} ignored by rule" if comparison.ignored else "",
         )
     )

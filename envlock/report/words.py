@@ -4,7 +4,10 @@ What is shown may come from a file that a stranger wrote: nothing of it reaches 
 terminal as a control character.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 LONG = 60
 """A value longer than this many letters is shown on a line of its own."""
@@ -37,6 +40,14 @@ def counted(number: int, one: str, many: str = "") -> str:
 def listed(parts: Iterable[str]) -> str:
     """Return the parts that say something, separated by commas."""
     return ", ".join(part for part in parts if part)
+
+
+def folded(items: Iterable[T], identity: Callable[[T], Hashable]) -> list[list[T]]:
+    """Return the items in groups of equal `identity`, in the order in which each came first."""
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(identity(item), []).append(item)
+    return list(groups.values())
 
 
 def change(before: str, after: str, names: tuple[str, str] = ("expected", "observed")) -> list[str]:

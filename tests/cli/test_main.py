@@ -60,9 +60,9 @@ def test_the_version_is_one_line() -> None:
         (["store", "verfy"], "envlock store: no such command `verfy`", "did you mean `verify`?"),
         (["diff", "a"], "envlock diff: missing `B`", "`envlock diff --help` shows how it is used"),
         (
-            ["check", "--format", "yaml"],
-            "envlock check: invalid value for `--format`: `yaml` is not one of `text`, `json`",
-            "`envlock check --help` shows how it is used",
+            ["probe", "--format", "yaml"],
+            "envlock probe: invalid value for `--format`: `yaml` is not one of `text`, `json`",
+            "`envlock probe --help` shows how it is used",
         ),
         (["check", "-l"], "envlock check: option `-l` requires an argument", None),
         (["check", "surplus"], "envlock check: got unexpected extra argument (surplus)", None),

@@ -1,0 +1,164 @@
+"""What `check` and `diff` share: their formats, what a failure leaves, and where a file lies in a repository."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+import click
+
+from envlock.cli import options
+from envlock.errors import EnvlockError, UsageError
+from envlock.report import formats
+
+if TYPE_CHECKING:
+    from envlock.report.view import View
+
+GATES = ("check", "diff")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a command line asks for, as far as a failure must know, even of one that cannot be parsed.
+
+    `output` and `protocol` are those of the gates alone; `lock` is as it was named.
+    """
+
+    command: str = ""
+    form: str = "text"
+    protocol: str = ""
+    output: Path | None = None
+    lock: str = ""
+
+
+def asked(arguments: list[str], environment: Mapping[str, str], commands: tuple[str, ...]) -> Asked:
+    """Return what the command line asks for; the last of several wins, as for click."""
+    command = next((argument for argument in arguments if argument in commands), "")
+    form = _option(arguments, ("--format",), environment.get("ENVLOCK_FORMAT", ""))
+    if command not in GATES:
+        return Asked(command=command, form="json" if form == "json" else "text")
+    steering = f"ENVLOCK_{command.upper()}_"
+    output = _option(arguments, ("--output", "-o"), environment.get(f"{steering}OUTPUT", ""))
+    protocol = _option(arguments, ("--as",), environment.get("ENVLOCK_CHECK_AS", "")) if command == "check" else ""
+    return Asked(
+        command=command,
+        form=form if form in formats.NAMES else "text",
+        protocol=protocol if protocol in formats.PROTOCOLS else "",
+        output=Path(output) if output else None,
+        lock=_option(arguments, ("--lock", "-l"), environment.get("ENVLOCK_LOCK", "")) if command == "check" else "",
+    )
+
+
+def _option(arguments: list[str], names: tuple[str, ...], chosen: str) -> str:
+    for index, argument in enumerate(arguments):
+        if argument == "--":
+            break
+        for name in names:
+            if argument == name:
+                chosen = arguments[index + 1] if index + 1 < len(arguments) else ""
+            elif name.startswith("--") and argument.startswith(f"{name}="):
+                chosen = argument.partition("=")[2]
+            elif not name.startswith("--") and argument.startswith(name) and not argument.startswith("--"):
+                chosen = argument[len(name) :]
+    return chosen
+
+
+def fail(error: EnvlockError, wanted: Asked) -> int:
+    """Leave a document that says that `error` kept the answer from being given; return the exit code.
+
+    It goes where the result would have gone, so that whoever reads only that place finds
+    no older, better answer. Where that cannot be written, to standard output.
+    """
+    text, code = _document(error, wanted)
+    if text:
+        try:
+            options.emit(text, wanted.output)
+        except EnvlockError as fault:
+            if wanted.output is None or wanted.output == options.STANDARD:
+                raise
+            if str(fault) != str(error):
+                options.say_error(str(fault), fault.hint)
+            options.emit(text, None)
+    return code
+
+
+def _document(error: EnvlockError, wanted: Asked) -> tuple[str, int]:
+    if wanted.protocol:
+        from envlock.report import node, view
+
+        seen = view.of_error(error, wanted.command, wanted.lock)
+        return node.line(seen, wanted.protocol), node.exit_code(seen, wanted.protocol)
+    if wanted.form == "json":
+        return json.dumps(error.to_document(), indent=2, sort_keys=True), error.exit_code
+    if wanted.form in formats.MODULES:
+        from envlock.report import view
+
+        seen = view.of_error(error, wanted.command, wanted.lock and in_repository(Path(wanted.lock)))
+        return formats.render(seen, wanted.form), error.exit_code
+    if wanted.output is not None and wanted.output != options.STANDARD:
+        return f"unknown: {error}", error.exit_code
+    return "", error.exit_code
+
+
+# ---- answers ---------------------------------------------------------------------------------
+
+
+def refuse_contradictions(context: click.Context) -> None:
+    """Raise `UsageError` for options of `check` that cannot both be meant.
+
+    A format in the environment is for commands that have one; `--as` on the command line
+    wins over it.
+    """
+    given = {name for name in ("output_format", "protocol", "drain", "node") if _on_command_line(context, name)}
+    protocol = context.params["protocol"]
+    hint = f"`{context.command_path} --help` shows how it is used"
+    if protocol and "output_format" in given:
+        raise UsageError("`--as` and `--format` exclude each other", where=context.command_path, hint=hint)
+    if protocol != "slurm" and given & {"drain", "node"}:
+        raise UsageError("`--drain` and `--node` go with `--as slurm`", where=context.command_path, hint=hint)
+
+
+def _on_command_line(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+def answer(
+    view: "View", protocol: str | None, form: str, output: Path | None, slurm: tuple[bool, str | None] = (False, None)
+) -> int:
+    """Write `view` in `protocol`, else in `form`; return the exit code.
+
+    `slurm`: whether to drain the node unless it matches, and its name. Without leave to
+    drain, what would be run is said on standard error.
+    """
+    if not protocol:
+        options.emit(formats.render(view, form), output)
+        return view.exit_code
+    from envlock.report import node
+
+    line = node.line(view, protocol)
+    options.emit(line, output)
+    if protocol == "slurm" and node.says_of_the_node(view):
+        from envlock import slurm as cluster
+
+        name = slurm[1] or os.environ.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
+        options.say(cluster.drain(name, line) if slurm[0] else cluster.dry(name, line))
+    return node.exit_code(view, protocol)
+
+
+def lines(path: Path) -> dict[str, tuple[tuple[int, str], ...]]:
+    """Return on which lines of the lockfile at `path` its keys stand (`envlock.report.view.lines_of`)."""
+    from envlock.files import read_bytes
+    from envlock.report.view import lines_of
+
+    return lines_of(read_bytes(path).decode("utf-8", "replace"))
+
+
+def in_repository(path: Path) -> str:
+    """Return `path` as a reader of the repository names it: from its root, which a CI system tells, else from here."""
+    whole = os.path.abspath(path)
+    for root in (os.environ.get("GITHUB_WORKSPACE"), os.environ.get("CI_PROJECT_DIR"), str(Path.cwd())):
+        if root and PurePath(whole).is_relative_to(root):
+            return PurePath(whole).relative_to(root).as_posix()
+    return str(path)
