@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# HealthCheckProgram for Slurm: is this node as its lockfile says?
+# Dry unless ENVLOCK_DRAIN=1: it logs the reason and the `scontrol` command, and runs nothing.
+# It never resumes a node, and leaves one alone that is drained or down already.
+#
+# Settings, from the environment or /etc/default/envlock:
+#   ENVLOCK          the program                [/usr/local/bin/envlock]
+#   ENVLOCK_LOCK     the lockfile of this node  [/etc/envlock/node.lock.toml]
+#   ENVLOCK_DRAIN    1 drains a node that is not as locked
+#   ENVLOCK_TIMEOUT  seconds; slurmd kills a health check after 60 [40]
+set -u
+settings=${ENVLOCK_SETTINGS:-/etc/default/envlock}
+if [ -r "$settings" ]; then
+  # shellcheck disable=SC1090
+  . "$settings"
+fi
+envlock=${ENVLOCK:-/usr/local/bin/envlock}
+lock=${ENVLOCK_LOCK:-/etc/envlock/node.lock.toml}
+limit=${ENVLOCK_TIMEOUT:-40}
+drain=()
+[ "${ENVLOCK_DRAIN:-}" = 1 ] && drain=(--drain)
+
+said=$(timeout -k 5 "$limit" "$envlock" check --as slurm --lock "$lock" "${drain[@]+"${drain[@]}"}" 2>&1 </dev/null)
+code=$?
+[ "$code" -lt 124 ] || said="${said:+$said$'\n'}envlock: unknown: no answer within $limit s, or killed (status $code)"
+if [ "$code" -ne 0 ]; then
+  if command -v logger >/dev/null; then
+    printf '%s\n' "$said" | logger -t envlock -p daemon.warning
+  fi
+  printf '%s\n' "$said" >&2
+fi
+# What is to happen has happened: slurmd only logs another status.
+exit 0
