@@ -24,6 +24,12 @@ class Finished:
         self.stderr = stderr
 
 
+class Overdue(ToolError):
+    """A program that passed its deadline; `stdout` is what it had printed until then."""
+
+    stdout = b""
+
+
 class Running:
     """A program that was started: `wait` gives what it left."""
 
@@ -35,16 +41,18 @@ class Running:
         self._hint = hint
 
     def wait(self, timeout: float, stdin: bytes = b"") -> Finished:
-        """Return `Finished`, whatever the exit status; `ToolError` past `timeout` seconds from now.
+        """Return `Finished`, whatever the exit status; `Overdue` past `timeout` seconds from now.
 
         The program's whole process group is then killed.
         """
         process = self._process
         try:
             stdout, stderr = process.communicate(stdin, timeout=timeout)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as error:
             kill_group(process)
-            raise ToolError("`{}` gave no answer within {} s".format(self._name, timeout), hint=self._hint) from None
+            overdue = Overdue("`{}` gave no answer within {} s".format(self._name, timeout), hint=self._hint)
+            overdue.stdout = error.stdout or b""
+            raise overdue from None
         except BaseException:
             kill_group(process)
             raise
