@@ -16,6 +16,10 @@ from envlock.registry import REGISTRY, Entry
 from envlock.rules import Judge, parse
 from envlock.tables import nearest_hint
 
+GPU_COUNT = "nvidia.gpu_count"
+"""How many GPUs there are; its rule judges missing and extra ones. Never allowed to be unknown by default:
+a driver that gave no answer on the golden host would make a dead driver a match on every node."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
@@ -128,53 +132,76 @@ def _specific(key: str) -> tuple[bool, int]:
     return ("*" not in key, len(key.replace("*", "")))
 
 
-def default_rules(host: Host, registry: Mapping[str, Entry] = REGISTRY) -> tuple[Rule, ...]:
+def default_rules(host: Host, profile: str = "bits", registry: Mapping[str, Entry] = REGISTRY) -> tuple[Rule, ...]:
     """Return one rule by name for each fact locked in `host`, sorted by key.
 
-    Rule and severity are the registry's; `exact` and `error` for a fact it does not know.
+    Under `bits` rule and severity are the registry's, `exact` and `error` for a fact it
+    does not know. `strict` makes every one an error. `identity` judges what says which
+    kind of machine it is, and ignores the rest.
+
     A fact that could not be observed when it was locked gets `unknown = "allow"` with
-    the reason: what is never known is then allowed by name, and by name only.
+    the reason: what is never known is then allowed by name, and by name only. Under
+    `strict`, and for the number of GPUs under any profile, only a person may say so.
     """
     seen: dict[str, set[str]] = {}
     for facts in (host.facts, *(group.facts for group in host.gpus)):
         for key, observed in facts:
             seen.setdefault(key, set()).add(observed.outcome)
-    rules = []
-    for key in sorted(seen):
-        entry = registry.get(key)
-        missing = sorted(seen[key] & UNANSWERED)
-        words = " and ".join(outcome.replace("-", " ") for outcome in missing)
-        rules.append(
-            Rule(
-                key=key,
-                rule=entry.rule if entry else "exact",
-                severity=entry.severity if entry else "error",
-                unknown="allow" if missing else "error",
-                reason=f"{words} when it was locked" if missing else "",
-            )
-        )
-    return tuple(rules)
+    return tuple(_allowing(_rule_under(profile, key, registry), seen[key], profile) for key in sorted(seen))
+
+
+def _rule_under(profile: str, key: str, registry: Mapping[str, Entry]) -> Rule:
+    entry = registry.get(key)
+    severity = entry.severity if entry else "error"
+    if profile == "identity":
+        severity = entry.identity if entry else ""
+        if not severity:
+            return Rule(key=key, rule="ignore", severity="warning")
+    return Rule(key=key, rule=entry.rule if entry else "exact", severity="error" if profile == "strict" else severity)
+
+
+def _allowing(rule: Rule, outcomes: set[str], profile: str) -> Rule:
+    """Return `rule`, allowing by name what could not be observed, where a profile may do so."""
+    missing = sorted(outcomes & UNANSWERED)
+    if not missing or rule.rule == "ignore" or profile == "strict" or rule.key == GPU_COUNT:
+        return rule
+    words = " and ".join(outcome.replace("-", " ") for outcome in missing)
+    return dataclasses.replace(rule, unknown="allow", reason=f"{words} when it was locked")
 
 
 def rules_of(
-    host: Host, wanted: tuple[Rule, ...], where: str, registry: Mapping[str, Entry] = REGISTRY
+    host: Host,
+    wanted: tuple[Rule, ...],
+    where: str,
+    profile: str = "bits",
+    registry: Mapping[str, Entry] = REGISTRY,
 ) -> tuple[Rule, ...]:
-    """Return the rules of a new lockfile: the default ones, put right by the `wanted` ones of a spec.
+    """Return the rules of a new lockfile: those of the profile, put right by the `wanted` ones of a spec.
 
-    Each locked fact gets one rule by its name, so a pattern of the spec is written out
-    for the facts that it fits; what such a fact may leave unknown stays as it was by
-    default. Raises `LockfileError` for a rule that cannot be used; `where` is the spec.
+    Each locked fact gets one rule by its name, so a pattern of the spec, with its waiver,
+    is written out for the facts that it fits; what such a fact may leave unknown stays as
+    it was by default. Raises `LockfileError` for a rule that cannot be used; `where` is
+    the spec.
     """
     policy = policy_of(wanted, where, locked_keys(host), registry)
     rules = {rule.key: rule for rule in wanted if "*" not in rule.key}
-    for default in default_rules(host, registry):
+    for default in default_rules(host, profile, registry):
         if default.key in rules:
             continue
         rule = default
         if any(fits(asked.key, default.key) for asked in wanted):
             asked = policy.rule_for(default.key)
-            rule = dataclasses.replace(default, rule=asked.rule, severity=asked.severity)
-            if asked.reason:
-                rule = dataclasses.replace(rule, reason="; ".join(filter(None, (asked.reason, default.reason))))
+            reason = "; ".join(filter(None, (asked.reason, default.reason)))
+            rule = dataclasses.replace(
+                default, rule=asked.rule, severity=asked.severity, until=asked.until, reason=reason
+            )
         rules[default.key] = rule
     return tuple(rules[key] for key in sorted(rules))
+
+
+def not_told(host: Host, rules: tuple[Rule, ...]) -> tuple[str, ...]:
+    """Return the facts of `host` that could not be observed and that none of `rules` allows or ignores."""
+    settled = {rule.key for rule in rules if rule.unknown == "allow" or rule.rule == "ignore"}
+    facts = (host.facts, *(group.facts for group in host.gpus))
+    missing = {key for held in facts for key, seen in held if seen.outcome in UNANSWERED}
+    return tuple(sorted(missing - settled))

@@ -103,6 +103,7 @@ def _lock(wanted: "Spec", spec_path: Path, path: Path, chosen: dict[str, Any]) -
             Request(
                 spec=wanted,
                 where=spec_path,
+                today=options.today(),
                 previous=previous,
                 seed=lockstore.read(chosen["seed"]) if chosen["seed"] else None,
                 upgrade=chosen["upgrade"],

@@ -6,7 +6,6 @@ judged is `envlock.rules`', which rule judges it `envlock.policy`'s.
 """
 
 from envlock.drift.comparing import compare_facts, drift_of_facts, locked_part
-from envlock.drift.gpus import GPU_COUNT
 from envlock.drift.notes import slowed_down, waiting_for_reset
 from envlock.drift.values import (
     NOTHING_TO_JUDGE,
@@ -17,6 +16,7 @@ from envlock.drift.values import (
     Verdict,
     unanswered,
 )
+from envlock.policy import GPU_COUNT
 
 __all__ = [
     "GPU_COUNT",

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from datetime import date
 
 from envlock.drift.bench import Bench
-from envlock.drift.gpus import GPU_COUNT, compare_gpus
+from envlock.drift.gpus import compare_gpus
 from envlock.drift.notes import notes
 from envlock.drift.values import NOTHING_TO_JUDGE, RECORD_HOST, Comparison, Drift, Kind, unanswered
 from envlock.facts import Device, Facts, Observed
 from envlock.lockfile import Host, Rule
-from envlock.policy import Policy, locked_keys, policy_of
+from envlock.policy import GPU_COUNT, Policy, locked_keys, policy_of
 from envlock.registry import REGISTRY, Entry
 
 

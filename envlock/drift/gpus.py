@@ -7,10 +7,8 @@ from envlock.drift.values import Drift, Kind
 from envlock.facts import UNANSWERED, Device, Facts, Observed, value
 from envlock.lockfile import MAX_GPUS, GpuGroup, Host
 from envlock.pairing import pair
+from envlock.policy import GPU_COUNT
 from envlock.rules import Outcome
-
-GPU_COUNT = "nvidia.gpu_count"
-"""How many GPUs there are; its rule judges missing and extra ones."""
 
 
 def compare_gpus(bench: Bench, host: Host, observed: Facts) -> bool:

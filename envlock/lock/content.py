@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 from envlock import spec as specs
@@ -22,12 +23,14 @@ from envlock.store import Store
 class Request:
     """What is to be locked: `where` is the spec's path, `previous` the lockfile as it is.
 
-    `upgrade` lets every version move, `upgrade_packages` those of these names (Debian or
-    Python); `update_host` observes `[host]` anew.
+    `today` (in UTC) decides which waivers hold. `upgrade` lets every version move,
+    `upgrade_packages` those of these names (Debian or Python); `update_host` observes
+    `[host]` anew.
     """
 
     spec: Spec
     where: Path
+    today: date
     previous: Lockfile | None = None
     seed: Lockfile | None = None
     upgrade: bool = False

@@ -9,9 +9,9 @@ versions as a seed: those are wishes, and the ones that are gone are told and re
 import dataclasses
 from collections.abc import Callable
 
-from envlock import policy
+from envlock import policy, waivers
 from envlock.errors import UsageError
-from envlock.lock import models, python, settings
+from envlock.lock import fitness, models, python, settings
 from envlock.lock.content import Ports, Request, content
 from envlock.lockfile import Environment, Host, Lockfile, host_of
 from envlock.registry import GPU, HOST, in_scope
@@ -29,8 +29,12 @@ def lock(request: Request, ports: Ports) -> Lockfile:
     determinism = settings.determinism_of(request.spec.determinism, where)
     files = models.locked_files(request.spec.files, request.where.parent, where)
     _known_names(request)
+    waivers.refuse_expired(request.spec.policy, request.today, where)
     inside = content(request, ports)
     host = _host(request, ports)
+    rules = policy.rules_of(host, request.spec.policy, where, request.spec.policy_profile)
+    for line in fitness.left_unknown(host, rules):
+        ports.say(f"warning: {line}")
     found = Lockfile(
         environment=_environment(request.spec),
         base=inside.base,
@@ -40,7 +44,7 @@ def lock(request: Request, ports: Ports) -> Lockfile:
         determinism=determinism,
         host=host,
         policy_profile=request.spec.policy_profile,
-        policy=policy.rules_of(host, request.spec.policy, where),
+        policy=rules,
     )
     return _keep_results(found, request.previous, ports.say)
 
@@ -79,6 +83,8 @@ def _host(request: Request, ports: Ports) -> Host:
         return request.previous.host
     ports.say("observing this host")
     facts = ports.probe()
+    for line in fitness.doubts(facts):
+        ports.say(f"warning: {line}")
     host_keys = {entry.key for entry in in_scope(HOST, locked_only=True)}
     gpu_keys = {entry.key for entry in in_scope(GPU, locked_only=True)}
     return host_of(

@@ -1,16 +1,20 @@
 """A project folder with a spec that locks from a site: see `lock_sites`."""
 
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 import lock_sites
 
+from envlock.facts import Facts, absent, value
 from envlock.lock import indexes
 from envlock.lock.content import Ports, Request
 from envlock.lock.indexes import Indexes
 from envlock.lockfile import Lockfile
 from envlock.spec import Spec, read
 from envlock.store import Store
+
+TODAY = date(2026, 11, 30)
 
 SPEC = """\
 [environment]
@@ -57,19 +61,22 @@ class Site:
         self.spec_path.write_text(text)
         return read(self.spec_path)
 
-    def ports(self) -> Ports:
-        from envlock.facts import Facts, absent, value
+    def ports(self, probed: Facts | None = None) -> Ports:
+        held = {"cpu.architecture": value("x86_64"), "cpu.microcode": absent("hidden")}
 
         def probe() -> Facts:
-            return Facts({"cpu.architecture": value("x86_64"), "cpu.microcode": absent("hidden")})
+            return probed or Facts(held)
 
         def engine() -> object:
             raise AssertionError("no engine is needed for a bootstrap")
 
         return Ports(store=self.store, indexes=self.indexes, probe=probe, engine=engine, say=self.said.append)  # type: ignore[arg-type]
 
-    def lock(self, *changes: tuple[str, str], previous: Lockfile | None = None, **more: object) -> Lockfile:
+    def lock(
+        self, *changes: tuple[str, str], previous: Lockfile | None = None, probed: Facts | None = None, **more: object
+    ) -> Lockfile:
         from envlock.lock.operation import lock
 
+        more.setdefault("today", TODAY)
         request = Request(spec=self.spec(*changes), where=self.spec_path, previous=previous, **more)  # type: ignore[arg-type]
-        return lock(request, self.ports())
+        return lock(request, self.ports(probed))

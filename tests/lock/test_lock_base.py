@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 import samples
-from lock_project import Site
+from lock_project import TODAY, Site
 
 from envlock.digest import Digest
 from envlock.errors import CouldNotTell, EngineError, SpecError
@@ -84,7 +84,7 @@ def lock(
     ports = site.ports()
     held = Ports(store=ports.store, indexes=ports.indexes, probe=ports.probe, engine=lambda: engine, say=ports.say)
     spec = site.spec(IMAGE, PYTHON, ('packages = ["python3.11", "tool"]', 'packages = ["tool"]'), *changes)
-    request = Request(spec=spec, where=site.spec_path, previous=previous, upgrade=upgrade, offline=offline)
+    request = Request(spec=spec, where=site.spec_path, today=TODAY, previous=previous, upgrade=upgrade, offline=offline)
     return operation.lock(request, held)
 
 

@@ -11,6 +11,7 @@ from lock_project import Site
 from envlock import lockfile
 from envlock.digest import sha256
 from envlock.errors import CouldNotTell, IntegrityError, NetworkError, SpecError, StorageError, UsageError
+from envlock.facts import Facts, absent, value
 from envlock.lock import archive, fetch
 from envlock.lockfile import DebPackage, Lockfile, PythonPackage, Rule
 
@@ -237,6 +238,44 @@ def test_the_spec_s_rules_win_over_the_registry_s(site: Site) -> None:
     assert Rule(key="cpu.architecture", rule="ignore", severity="warning") in site.lock(("[python]", rule)).policy
     with pytest.raises(UsageError, match="no such fact"):
         site.lock(("[python]", rule.replace("cpu.architecture", "cpu.architectur")))
+
+
+def test_a_waiver_that_has_ended_is_not_written(site: Site) -> None:
+    """It would be an error in every check: the spec is named, with its key and what to do."""
+    rule = '[policy.rules]\n"cpu.architecture" = { rule = "exact", reason = "x", waived-until = DAY }\n[python]'
+
+    kept = site.lock(("[python]", rule.replace("DAY", "2026-11-30")))
+    assert {held.key: held.until for held in kept.policy}["cpu.architecture"] == "2026-11-30"
+    with pytest.raises(SpecError) as caught:
+        site.lock(("[python]", rule.replace("DAY", "2026-11-29")))
+    assert str(caught.value).endswith(
+        'the waiver ended on 2026-11-29, at `policy.rules."cpu.architecture".waived-until`'
+    )
+    assert "a later day" in (caught.value.hint or "")
+
+
+def test_the_strict_profile_allows_nothing_and_says_what_will_be_unknown(site: Site) -> None:
+    """Every rule is an error, and what was hidden is named, so that a person can allow it."""
+    found = site.lock(("[python]", '[policy]\nprofile = "strict"\n[python]'))
+
+    assert found.policy_profile == "strict"
+    assert {(rule.severity, rule.unknown) for rule in found.policy} == {("error", "error")}
+    (said,) = [line for line in site.said if line.startswith("warning: not known of the golden host")]
+    assert "allowed by no rule: cpu.microcode;" in said
+
+
+def test_a_warning_about_the_host_is_said_when_it_is_observed(site: Site) -> None:
+    """A driver that gave no answer is told loudly, and once: not when the host is kept."""
+    count = {"nvidia.gpu_count": absent("failed", detail="NVML: driver not loaded")}
+    first = site.lock(probed=Facts({"cpu.architecture": value("x86_64"), **count}))
+    told = "warning: this host may have GPUs, and the driver did not say how many (NVML: driver not loaded)"
+
+    assert [line for line in site.said if line.startswith(told)]
+    assert {rule.key: rule.unknown for rule in first.policy}["nvidia.gpu_count"] == "error"
+    site.said.clear()
+    site.lock(previous=first)
+    assert not [line for line in site.said if line.startswith(told)]
+    assert [line for line in site.said if "allowed by no rule: nvidia.gpu_count;" in line]
 
 
 def test_files_are_hashed_where_they_lie(site: Site) -> None:
