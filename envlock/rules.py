@@ -60,12 +60,7 @@ class Exact:
         open_question = _unanswered(expected, observed, expected.text())
         if open_question is not None:
             return open_question
-        same = expected == observed or (
-            isinstance(expected.value, str)
-            and isinstance(observed.value, str)
-            and same_spelling(expected.value, observed.value)
-        )
-        return _judged(same, expected.text(), observed)
+        return _judged(_same(expected, observed), expected.text(), observed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +117,7 @@ class Within:
         locked, found = _number(expected), _number(observed)
         if locked is None or found is None:
             # Without two numbers the tolerance excuses nothing.
-            return _judged(expected == observed, wanted, observed)
+            return _judged(_same(expected, observed), wanted, observed)
         away = abs(locked - found)
         if self.unit == "%":
             return _judged(away * 100 * _SCALE <= abs(locked) * self.amount, wanted, observed)
@@ -147,6 +142,12 @@ class OneOf:
             found.add(str(observed.value).lower())
         inside = any(same_spelling(value, text) for value in self.values for text in found)
         return _judged(inside, wanted, observed)
+
+
+def _same(one: Observed, other: Observed) -> bool:
+    return one == other or (
+        isinstance(one.value, str) and isinstance(other.value, str) and same_spelling(one.value, other.value)
+    )
 
 
 def _judged(same: bool, wanted: str, observed: Observed) -> Judgement:

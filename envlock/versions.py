@@ -2,8 +2,9 @@
 
 PEP 440 (https://peps.python.org/pep-0440/#version-specifiers) gives the syntax of
 ranges and the meaning of its operators. It does not fit the versions: `535.161.08` has a
-leading zero, a VBIOS such as `96.00.5E.00.01` has hexadecimal parts, and a kernel such as
-`6.1.0-18-amd64` has words. What cannot be ordered raises `Unordered`; it is never guessed.
+leading zero, a VBIOS such as `96.00.5E.00.01` has hexadecimal parts, an InfoROM such as
+`G520.0200.00.05` begins with the board it is for, and a kernel such as `6.1.0-18-amd64`
+has words. What cannot be ordered raises `Unordered`; it is never guessed.
 """
 
 import re
@@ -17,6 +18,7 @@ OPERATORS = ("==", "!=", ">=", "<=", "~=", ">", "<")
 _VBIOS = re.compile(r"[0-9A-Fa-f]{2}(\.[0-9A-Fa-f]{2}){4}")
 _HEX_PAIR = re.compile(r"[0-9A-Fa-f]{1,2}")
 _HEX_NUMBER = re.compile(r"0x[0-9A-Fa-f]{1,16}")
+_BOARD = re.compile(r"[A-Za-z][A-Za-z0-9]{0,15}")
 _DECIMAL = re.compile(r"[0-9]{1,18}")
 _CLAUSE = re.compile(r"(==|!=|>=|<=|~=|>|<)\s*([0-9A-Za-z][0-9A-Za-z._+-]*?)(\.\*)?")
 
@@ -30,6 +32,11 @@ def same_spelling(one: str, other: str) -> bool:
     if one == other:
         return True
     return bool(_VBIOS.fullmatch(one) and _VBIOS.fullmatch(other)) and one.lower() == other.lower()
+
+
+def spelled(text: str) -> str:
+    """Return the one spelling of `text` by which values are grouped: `same_spelling` texts have the same."""
+    return text.upper() if _VBIOS.fullmatch(text) else text
 
 
 def split_range(text: str) -> tuple[tuple[str, str], ...]:
@@ -47,7 +54,7 @@ def split_range(text: str) -> tuple[tuple[str, str], ...]:
         operator, bound, wildcard = found[1], found[2], found[3]
         if wildcard and operator not in ("==", "!="):
             raise LockfileError(f"`{operator}` takes no `.*`: {text!r}", hint=f"write `{operator}{bound}`")
-        parts, rest = _parts(bound, hexadecimal=_looks_hexadecimal(bound))
+        _, parts, rest = _parts(bound, hexadecimal=_looks_hexadecimal(bound))
         if not parts or (rest and operator not in ("==", "!=")):
             raise LockfileError(f"not a version that has an order: {bound!r}", hint="write numbers separated by dots")
         if operator == "~=" and len(parts) < 2:
@@ -61,9 +68,11 @@ def satisfies(version: str, operator: str, bound: str) -> bool:
     prefix = bound.endswith(".*")
     bound = bound.removesuffix(".*")
     hexadecimal = _looks_hexadecimal(version) or _looks_hexadecimal(bound)
-    found, found_rest = _parts(version, hexadecimal)
-    limit, limit_rest = _parts(bound, hexadecimal)
-    if not found or not limit:
+    board, found, found_rest = _parts(version, hexadecimal)
+    limit_board, limit, limit_rest = _parts(bound, hexadecimal)
+    if board != limit_board and operator in ("==", "!="):
+        return operator == "!="
+    if not found or not limit or board != limit_board:
         raise Unordered(f"{version} has no order against {bound}")
     if prefix:
         return (_padded(found, len(limit))[: len(limit)] == limit) == (operator == "==")
@@ -87,19 +96,22 @@ def _padded(parts: tuple[int, ...], width: int) -> tuple[int, ...]:
     return parts + (0,) * (width - len(parts))
 
 
-def _parts(text: str, hexadecimal: bool) -> tuple[tuple[int, ...], str]:
-    """Return the leading numbers of `text`, and the words after them.
+def _parts(text: str, hexadecimal: bool) -> tuple[str, tuple[int, ...], str]:
+    """Return the board that `text` begins with (or ""), its leading numbers, and the words after them.
 
     Pairs of hex digits order as their decimal reading does, so one hexadecimal side
     makes both hexadecimal without changing any other order.
     """
     numbers: list[int] = []
     tokens = re.split(r"[.\-_+]", text)
+    board = ""
+    if not hexadecimal and len(tokens) > 1 and _BOARD.fullmatch(tokens[0]) and _DECIMAL.fullmatch(tokens[1]):
+        board = tokens.pop(0).lower()
     for index, token in enumerate(tokens):
         if (hexadecimal and _HEX_PAIR.fullmatch(token)) or _HEX_NUMBER.fullmatch(token):
             numbers.append(int(token, 16))
         elif not hexadecimal and _DECIMAL.fullmatch(token):
             numbers.append(int(token))
         else:
-            return tuple(numbers), ".".join(tokens[index:])
-    return tuple(numbers), ""
+            return board, tuple(numbers), ".".join(tokens[index:])
+    return board, tuple(numbers), ""

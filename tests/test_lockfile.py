@@ -114,6 +114,14 @@ def test_true_and_one_are_two_different_gpus() -> None:
     assert [group.count for group in host.gpus] == [1, 1, 1]
 
 
+def test_two_spellings_of_one_firmware_are_one_group() -> None:
+    """The letter case of a VBIOS is the system's, not the board's."""
+    host = host_of({}, [samples.gpu_facts(), samples.gpu_facts(vbios=value("96.00.5e.00.01"))])
+
+    assert [group.count for group in host.gpus] == [2]
+    assert dict(host.gpus[0].facts)["gpu.vbios"] == value("96.00.5E.00.01")
+
+
 def test_where_a_fact_was_read_is_not_locked() -> None:
     """The source of a value is told by the probe; it names files of one host."""
     host = host_of({"a": Observed(VALUE, 1, source="/proc/x")}, [{"b": absent("hidden", "/dev/x", "masked")}])

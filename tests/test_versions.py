@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envlock.errors import LockfileError
-from envlock.versions import Unordered, same_spelling, satisfies, split_range
+from envlock.versions import Unordered, same_spelling, satisfies, spelled, split_range
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,19 @@ from envlock.versions import Unordered, same_spelling, satisfies, split_range
         ("96.00.5E.00.01", ">=", "96.00.5E", True),
         ("0x2b000603", ">=", "0x2b000571", True),
         ("9.8", ">=", "9.10", False),
+        ("12.4", ">=", "12.4", True),
+        ("12.10", ">", "12.9", True),
+        ("13.0", "~=", "12.4", False),
+        ("G520.0200.00.05", ">=", "G520.0200.00.03", True),
+        ("G520.0200.00.05", "<", "G520.0200.00.10", True),
+        ("G520.0200.00.05", "==", "G520.0200.00.05", True),
+        ("g520.0200.00.05", "==", "G520.0200.*", True),
+        ("G520.0200.00.05", "==", "G525.0200.00.05", False),
+        ("G520.0200.00.05", "!=", "G525.0200.*", True),
+        ("5.15.0-1053-aws", ">=", "5.15.0-1050", True),
+        ("4.18.0-553.el8_10.x86_64", ">", "4.18.0-477", True),
+        ("692-2G520-0200-000", "==", "692-2G520-0200-000", True),
+        ("965-2G520-0200-000", "==", "692-2G520-0200-000", False),
     ],
 )
 def test_a_version_is_held_against_a_bound_part_by_part(
@@ -45,7 +58,15 @@ def test_a_version_is_held_against_a_bound_part_by_part(
 
 @pytest.mark.parametrize(
     ("version", "operator", "bound"),
-    [("6.1-rc3", ">=", "6.1"), ("6.1-rc3", "<", "6.1"), ("unknown", ">=", "1"), ("", ">=", "1"), ("n/a", "==", "1.*")],
+    [
+        ("G520.0200.00.05", ">=", "G525.0200.00.01"),
+        ("G520.0200.00.05", ">=", "1.2"),
+        ("6.1-rc3", ">=", "6.1"),
+        ("6.1-rc3", "<", "6.1"),
+        ("unknown", ">=", "1"),
+        ("", ">=", "1"),
+        ("n/a", "==", "1.*"),
+    ],
 )
 def test_what_has_no_order_is_said_and_not_guessed(version: str, operator: str, bound: str) -> None:
     """A release candidate against its release, or words against a number, raise `Unordered`."""
@@ -68,6 +89,7 @@ def test_a_range_is_split_into_clauses() -> None:
         ("~=1", "`~=` needs two parts"),
         (">=latest", "not a version that has an order"),
         (">=6.1-rc3", "not a version that has an order"),
+        (">=692-2G520-0200-000", "not a version that has an order"),
     ],
 )
 def test_an_unusable_range_is_refused_with_a_hint(text: str, message: str) -> None:
@@ -81,6 +103,8 @@ def test_an_unusable_range_is_refused_with_a_hint(text: str, message: str) -> No
 def test_only_a_vbios_version_is_compared_without_case() -> None:
     """Five pairs of hex digits are one value in either case; any other text is its letters."""
     assert same_spelling("96.00.5e.00.01", "96.00.5E.00.01")
+    assert spelled("96.00.5e.00.01") == spelled("96.00.5E.00.01")
+    assert spelled("Performance") == "Performance"
     assert not same_spelling("96.00.5e.00", "96.00.5E.00")
     assert not same_spelling("performance", "Performance")
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from envlock.digest import Digest, digest_of
 from envlock.facts import Observed
+from envlock.versions import spelled
 
 LOCK_VERSION = 2
 """The format that is written; older ones are read (`envlock.lockfile.migrating`)."""
@@ -260,15 +261,22 @@ def ordered_groups(groups: tuple[GpuGroup, ...]) -> tuple[GpuGroup, ...]:
 
 
 def host_of(host_facts: dict[str, Observed], gpus: list[dict[str, Observed]]) -> Host:
-    """Return the `[host]` value: facts sorted by key, equal GPUs grouped with their count."""
-    groups: dict[tuple[tuple[str, Observed], ...], int] = {}
+    """Return the `[host]` value: facts sorted by key, equal GPUs grouped with their count.
+
+    Two spellings of one value (a VBIOS in either letter case) are equal; the first is kept.
+    """
+    groups: dict[tuple[tuple[str, Observed], ...], list[tuple[tuple[str, Observed], ...]]] = {}
     for facts in gpus:
-        key = _bare_facts(facts)
-        groups[key] = groups.get(key, 0) + 1
+        bare = _bare_facts(facts)
+        groups.setdefault(tuple((key, _spelled(seen)) for key, seen in bare), []).append(bare)
     return Host(
         facts=_bare_facts(host_facts),
-        gpus=ordered_groups(tuple(GpuGroup(count=count, facts=facts) for facts, count in groups.items())),
+        gpus=ordered_groups(tuple(GpuGroup(count=len(equal), facts=equal[0]) for equal in groups.values())),
     )
+
+
+def _spelled(seen: Observed) -> Observed:
+    return Observed(seen.outcome, spelled(seen.value)) if isinstance(seen.value, str) else seen
 
 
 def _bare_facts(facts: dict[str, Observed]) -> tuple[tuple[str, Observed], ...]:
