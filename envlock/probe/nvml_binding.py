@@ -17,6 +17,7 @@ from envlock.probe.host import Absent
 # nvmlReturn_t (nvml.h): 26 is "deprecated"; a missing symbol (13) and a structure that the
 # driver does not know (25) mean a driver older than the question.
 _OUTCOMES = {3: NOT_SUPPORTED, 26: NOT_SUPPORTED, 13: NOT_IN_DRIVER, 25: NOT_IN_DRIVER, 4: NO_PERMISSION}
+_WORDS = {18: "the driver's library and the loaded kernel module are different versions"}
 INVALID = 2
 NOT_FOUND = 6
 NOT_LOADED = 9
@@ -167,7 +168,8 @@ def outcome(error: Exception) -> str:
 def described(error: Exception) -> str:
     """Return an error in words, with NVML's code where it has one."""
     if code(error) >= 0:
-        return "{} (NVML code {})".format(str(error).strip().rstrip(".").lower() or "error", code(error))
+        words = _WORDS.get(code(error)) or str(error).strip().rstrip(".").lower() or "error"
+        return "{} (NVML code {})".format(words, code(error))
     if isinstance(error, UnicodeDecodeError):
         return "the driver answered with bytes that are not text"
     if isinstance(error, (Absent, ValueError)):
