@@ -4,7 +4,7 @@ from pathlib import Path
 
 from recorded_host import RecordedHost, cpuinfo, pci_gpu
 
-from envlock.facts import FAILED, Device, Facts, absent, value
+from envlock.facts import FAILED, NOT_SUPPORTED, Device, Facts, absent, value
 from envlock.probe import probe
 from envlock.probe.text import printable, render
 
@@ -42,7 +42,8 @@ def test_facts_absent_for_one_reason_share_a_row(tmp_path: Path) -> None:
         "NVIDIA\n"
         "  GPUs                     0\n"
         "  GPUs on the PCI bus      0\n"
-        "  driver, loaded kernel module, kernel module kind, CUDA level of the driver\n"
+        "  driver, driver branch, loaded kernel module, kernel module kind, CUDA level\n"
+        "    of the driver, confidential computing\n"
         "                           not supported: no NVIDIA device on this host\n"
     )
 
@@ -55,7 +56,7 @@ def test_count_that_is_unknown_is_not_no_gpu(tmp_path: Path) -> None:
 
 
 def test_equal_gpus_share_a_section() -> None:
-    """GPUs that differ in their UUID alone are shown once, with all their places."""
+    """GPUs that differ in their UUID alone are shown once, with what names each."""
     other = {**GPU, "gpu.uuid": value("GPU-2")}
     facts = Facts({"nvidia.gpu_count": value(2)}, [Device("gpu", "01:00.0", GPU), Device("gpu", "02:00.0", other)])
 
@@ -65,20 +66,69 @@ def test_equal_gpus_share_a_section() -> None:
         "NVIDIA\n"
         "  GPUs                     2\n"
         "\n"
-        "2 GPUs at 01:00.0 02:00.0\n"
-        "  name                     H100\n"
-        "  power limit              700 W\n"
+        "2 GPUs\n"
+        "  01:00.0  GPU-1\n"
+        "  02:00.0  GPU-2\n"
+        "  name                                H100\n"
+        "  power limit                         700 W\n"
     )
 
 
-def test_gpu_that_differs_has_its_own_section() -> None:
-    """A GPU with another power limit is shown apart."""
+def test_gpus_that_differ_share_what_is_equal() -> None:
+    """What two GPUs of one model share is shown once, and then each with what differs."""
     other = {**GPU, "gpu.power_limit": value(699999)}
-    text = render(Facts({}, [Device("gpu", "01:00.0", GPU), Device("gpu", "02:00.0", other)]))
 
-    assert "1 GPU at 01:00.0\n" in text
-    assert "1 GPU at 02:00.0\n" in text
-    assert "699.999 W" in text
+    assert render(Facts({}, [Device("gpu", "01:00.0", GPU), Device("gpu", "02:00.0", other)])).endswith(
+        "  name                                H100\n"
+        "\n"
+        "1 GPU at 01:00.0, where it differs\n"
+        "  power limit                         700 W\n"
+        "\n"
+        "1 GPU at 02:00.0, where it differs\n"
+        "  power limit                         699.999 W\n"
+    )
+
+
+def test_gpu_alone_is_shown_with_its_identity() -> None:
+    """One GPU has no group to name it: its UUID is a row like the others."""
+    assert render(Facts({}, [Device("gpu", "01:00.0", GPU)])) == (
+        "1 GPU at 01:00.0\n"
+        "  name                                H100\n"
+        "  UUID                                GPU-1\n"
+        "  power limit                         700 W\n"
+    )
+
+
+def test_gpu_that_says_nothing_is_not_mixed_with_the_others() -> None:
+    """A lost GPU takes nothing from what its neighbours share, and its silence is said once."""
+    lost = dict.fromkeys((f"gpu.fact{number}" for number in range(30)), absent(FAILED, "", "gpu is lost"))
+    lost["gpu.name"] = absent(FAILED, "", "gpu is lost")
+    facts = Facts({}, [Device("gpu", "01:00.0", GPU), Device("gpu", "02:00.0", lost), Device("gpu", "03:00.0", GPU)])
+
+    text = render(facts)
+
+    assert "2 GPUs\n  01:00.0  GPU-1\n  03:00.0  GPU-1\n  name " in text
+    assert text.endswith("1 GPU at 02:00.0\n  all other facts                     failed: gpu is lost\n")
+
+
+def test_absences_of_a_gpu_come_last_and_once_for_each_reason() -> None:
+    """What a GPU does not support is one row at the end, wherever it stands in the registry."""
+    reason = absent(NOT_SUPPORTED, "NVML", "not supported (NVML code 3)")
+    facts = {"gpu.brand": reason, **GPU, "gpu.ecc": reason}
+
+    assert render(Facts({}, [Device("gpu", "01:00.0", facts)])).endswith(
+        "  power limit                         700 W\n"
+        "  brand, ECC                          not supported (NVML code 3)\n"
+    )
+
+
+def test_items_of_several_words_are_set_apart() -> None:
+    """A list whose items have blanks in them is joined by commas."""
+    facts = {"gpu.topology": value(("3 x node", "4 x system"))}
+
+    assert "paths to the other GPUs             3 x node, 4 x system\n" in render(
+        Facts({}, [Device("gpu", "01:00.0", facts)])
+    )
 
 
 def test_empty_list_is_none() -> None:
