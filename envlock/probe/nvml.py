@@ -93,7 +93,7 @@ def _gpus(binding: Binding, count: int, tell: Tell | None) -> Iterator[Event]:
         try:
             handle = binding.call(_OPEN, index)
         except Exception as error:
-            opened.append((None, outcome(error), "GPU {} cannot be opened: {}".format(index, described(error))))
+            opened.append((None, outcome(error), "the GPU cannot be opened: {}".format(described(error))))
             seen = absent(outcome(error), "NVML " + _OPEN, opened[-1][2])
             yield _event(index, {**dict.fromkeys(_OWN_KEYS, seen), **_known(index)}, "")
             continue

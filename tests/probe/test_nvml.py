@@ -276,7 +276,7 @@ def test_gpu_that_cannot_be_opened_is_listed_with_the_reason(code: int, outcome:
     assert set(facts) == set(nvml.GPU_KEYS)
     known = {"gpu.index", "gpu.clock_locked"}
     assert {item["outcome"] for key, item in facts.items() if key not in known} == {outcome}
-    assert "GPU 1 cannot be opened" in seen(document, "gpu.name", 1).detail
+    assert "the GPU cannot be opened" in seen(document, "gpu.name", 1).detail
     assert seen(document, "gpu.index", 1).value == 1
 
 

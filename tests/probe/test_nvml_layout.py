@@ -151,7 +151,7 @@ def test_path_to_a_gpu_that_cannot_be_opened_is_open() -> None:
     assert found.outcome == NO_PERMISSION
     assert (
         found.detail
-        == "to GPU 2: GPU 2 cannot be opened: insufficient permissions (NVML code 4); to the others: 1 x node"
+        == "to GPU 2: the GPU cannot be opened: insufficient permissions (NVML code 4); to the others: 1 x node"
     )
 
 
