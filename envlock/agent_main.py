@@ -16,6 +16,7 @@ from typing import List, NoReturn, Optional, Tuple
 
 from envlock import __version__
 from envlock.errors import EXIT_MATCH, EXIT_UNKNOWN, EXIT_USAGE, EnvlockError, UsageError
+from envlock.facts import Facts
 
 
 class _Parser(argparse.ArgumentParser):
@@ -38,7 +39,7 @@ def main(argv: Optional[List[str]] = None) -> int:
         options = _parser().parse_args(own)
         if options.execute or options.pid is not None:
             return _libraries(options, command)
-        _write(_probe(options.format, options.only))
+        _write(_probe(options))
         return EXIT_MATCH
     except EnvlockError as error:
         if _wants_json(arguments):
@@ -66,6 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     probe = commands.add_parser("probe", help="print the facts of this host")
     probe.add_argument("--format", choices=("text", "json"), default="text", help="output (default: text)")
     probe.add_argument("--only", default="", metavar="PREFIX", help="only facts whose keys start with PREFIX")
+    probe.add_argument("--nvidia-smi", metavar="FILE", help="facts from what nvidia-smi printed (`-`: standard input)")
+    probe.add_argument("--cross-check", action="store_true", help="ask nvidia-smi beside NVML")
+    probe.add_argument("--no-identity", action="store_true", help="leave out what names one machine or part")
     probe.add_argument("--pid", type=int, metavar="PID", help="the CUDA libraries that a process has loaded")
     probe.add_argument(
         "--exec", dest="execute", action="store_true", help="run CMD, which is all that follows, and look at it"
@@ -76,10 +80,36 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _probe(output_format: str, only: str) -> str:
-    from envlock.probe import probe
+def _probe(options: argparse.Namespace) -> str:
+    from envlock.probe import probe, recorded_smi
 
-    facts = probe(only=only)
+    if options.nvidia_smi is None:
+        facts = probe(only=options.only, cross_check=options.cross_check)
+    elif options.cross_check:
+        raise UsageError("--cross-check is about this host, --nvidia-smi is not", where="probe")
+    else:
+        name = "standard input" if options.nvidia_smi == "-" else options.nvidia_smi
+        facts = recorded_smi(_input(options.nvidia_smi), name, options.only)
+    if options.no_identity:
+        from envlock.probe.identity import without_identity
+
+        facts = without_identity(facts)
+    return _shown(facts, options.format)
+
+
+def _input(path: str) -> bytes:
+    from envlock.probe.smi import MAX_BYTES
+
+    if path == "-":
+        return sys.stdin.buffer.read(MAX_BYTES + 1)
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError((error.strerror or str(error)).lower(), where=path) from None
+
+
+def _shown(facts: Facts, output_format: str) -> str:
     if output_format == "json":
         return _json(facts.to_document())
     from envlock.probe.text import render
@@ -100,8 +130,9 @@ def _libraries(options: argparse.Namespace, command: List[str]) -> int:
     from envlock.probe.libraries.operation import of_command, of_pid, shortcoming
     from envlock.probe.libraries.text import render
 
-    if options.execute and not command or options.only or (options.execute and options.pid is not None):
-        raise UsageError("give either `--pid PID` or `--exec CMD`, last and without --only", where="probe")
+    about_facts = options.only or options.nvidia_smi or options.cross_check or options.no_identity
+    if options.execute and not command or about_facts or (options.execute and options.pid is not None):
+        raise UsageError("give either `--pid PID` or `--exec CMD`, last and without options about facts", where="probe")
     if options.execute:
         loaded = of_command(command, options.deadline, trace=not options.no_trace)
     else:

@@ -133,15 +133,28 @@ class Facts:
     """All facts of one host: `host` maps keys to `Observed`, `devices` lists devices.
 
     `notes` tell a person what the probe saw beside the facts (a warning that a tool
-    printed, two sources that disagree); nothing compares them.
+    printed, two sources that disagree); nothing compares them. `only` are the prefixes of
+    the facts that were looked for, empty when all were: what starts with none of them is
+    not part of the document, and its lack says nothing about the host.
     """
 
-    __slots__ = ("host", "devices", "notes")
+    __slots__ = ("host", "devices", "notes", "only")
 
-    def __init__(self, host: Mapping[str, Observed], devices: Iterable[Device] = (), notes: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        host: Mapping[str, Observed],
+        devices: Iterable[Device] = (),
+        notes: Iterable[str] = (),
+        only: Iterable[str] = (),
+    ) -> None:
         self.host = dict(host)
         self.devices = tuple(sorted(devices, key=lambda device: (device.kind, device.ident)))
         self.notes = tuple(notes)
+        self.only = tuple(only)
+
+    def covers(self, key: str) -> bool:
+        """Return whether the fact `key`, or those that start with it, were looked for."""
+        return not self.only or any(key.startswith(prefix) or prefix.startswith(key) for prefix in self.only)
 
     def gpus(self) -> tuple[Device, ...]:
         """Return the GPUs of this host, by PCI bus id."""
@@ -149,7 +162,7 @@ class Facts:
 
     def to_document(self) -> dict[str, Any]:
         """Return the facts as their JSON document (`docs/schema/facts.schema.json`)."""
-        noted = {"notes": list(self.notes)} if self.notes else {}
+        noted = {name: list(held) for name, held in (("notes", self.notes), ("only", self.only)) if held}
         return {
             "schema": SCHEMA,
             **noted,
@@ -207,10 +220,14 @@ class Facts:
             if not isinstance(ident, str):
                 raise UsageError("a device needs an `id`", where=where, key=key)
             devices.append(Device(item["kind"], ident, _observed_map(item.get("facts"), where, key + ".facts")))
-        notes = document.get("notes", [])
-        if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
-            raise UsageError("unexpected type (expected array of strings)", where=where, key="notes")
-        return cls(host, devices, notes)
+        return cls(host, devices, _strings(document, "notes", where), _strings(document, "only", where))
+
+
+def _strings(document: Mapping[str, Any], key: str, where: object) -> list[str]:
+    found = document.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        raise UsageError("unexpected type (expected array of strings)", where=where, key=key)
+    return found
 
 
 def _bare(seen: Observed) -> dict[str, Any]:

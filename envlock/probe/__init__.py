@@ -9,7 +9,7 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 from __future__ import annotations
 
 import os
-from typing import Callable, Dict, Tuple, TypeVar
+from typing import TYPE_CHECKING, Callable, Dict, Tuple, TypeVar
 
 from envlock.errors import UsageError
 from envlock.facts import FAILED, Device, Facts, Observed, absent
@@ -18,22 +18,24 @@ from envlock.probe.host import Host
 from envlock.probe.live import LiveHost
 from envlock.registry import GPU, HOST, REGISTRY, in_scope
 
+if TYPE_CHECKING:
+    from envlock.probe.nvidia import Found
+
 Reader = Callable[[Host], Dict[str, Observed]]
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
-def probe(root: str | os.PathLike[str] = "/", host: Host | None = None, only: str = "") -> Facts:
+def probe(
+    root: str | os.PathLike[str] = "/", host: Host | None = None, only: str = "", cross_check: bool = False
+) -> Facts:
     """Return the facts of the host whose file tree is at `root`; `/` is this machine.
 
     A tree elsewhere is a recorded host: what is not a file was not recorded, and fails.
     `host` replaces both, with its own calls. `only` keeps the facts whose keys start with
-    it, and reads nothing else; `UsageError` when no fact does.
+    it, and reads nothing else; `UsageError` when no fact does. `cross_check` asks
+    nvidia-smi beside NVML, and notes what the two disagree about.
     """
-    if not any(key.startswith(only) for key in REGISTRY):
-        raise UsageError(
-            "no fact starts with {!r}".format(only),
-            hint="facts start with {}".format(", ".join(sorted({key.partition(".")[0] + "." for key in REGISTRY}))),
-        )
+    _refuse_unknown(only)
     source = host or (LiveHost() if os.fspath(root) == "/" else Host(root))
     gathered = _Gathered(only)
     # Programs and sockets answer while the files are read.
@@ -41,10 +43,10 @@ def probe(root: str | os.PathLike[str] = "/", host: Host | None = None, only: st
     for prefixes, read in _readers():
         found = gathered.attempt(prefixes, lambda read=read: read(source))  # type: ignore[misc]
         gathered.host.update(found or {})
-    said = gathered.attempt(("nvidia.", "gpu."), lambda: _nvidia(source))
+    said = gathered.attempt(("nvidia.", "gpu."), lambda: _nvidia(source, gathered.wants("gpu."), cross_check))
     if said is not None:
-        gathered.host.update(said[0])
-        gathered.devices = said[1]
+        gathered.host.update(said.host)
+        gathered.devices, gathered.notes = said.devices, said.notes
     if engines is not None:
         gathered.host.update(gathered.attempt("container.", engines) or {})
     return gathered.complete()
@@ -57,12 +59,17 @@ class _Gathered:
         self.only = only
         self.host: Dict[str, Observed] = {}
         self.devices: Tuple[Device, ...] = ()
+        self.notes: Tuple[str, ...] = ()
         self.faults: Dict[str, str] = {}
 
-    def attempt(self, prefixes: str | Tuple[str, ...], read: Callable[[], Found]) -> Found | None:
+    def wants(self, prefix: str) -> bool:
+        """Return whether facts that start with `prefix` are among those asked for."""
+        return prefix.startswith(self.only) or self.only.startswith(prefix)
+
+    def attempt(self, prefixes: str | Tuple[str, ...], read: Callable[[], Result]) -> Result | None:
         """Return what `read` returns when it is wanted and works: a fact that could not be read is a fact."""
         names = (prefixes,) if isinstance(prefixes, str) else prefixes
-        if not any(prefix.startswith(self.only) or self.only.startswith(prefix) for prefix in names):
+        if not any(self.wants(prefix) for prefix in names):
             return None
         try:
             return read()
@@ -72,7 +79,7 @@ class _Gathered:
 
     def complete(self) -> Facts:
         devices = [Device(item.kind, item.ident, self._all(item.facts, GPU)) for item in self.devices]
-        return Facts(self._all(self.host, HOST), devices)
+        return Facts(self._all(self.host, HOST), devices, self.notes, (self.only,) if self.only else ())
 
     def _all(self, found: Dict[str, Observed], scope: str) -> Dict[str, Observed]:
         """Return one observation for every wanted fact of `scope`, in registry order."""
@@ -84,10 +91,41 @@ class _Gathered:
         return complete
 
 
-def _nvidia(host: Host) -> Tuple[Dict[str, Observed], Tuple[Device, ...]]:
+def recorded_smi(data: bytes, where: object, only: str = "") -> Facts:
+    """Return the facts in `data`, which any host's nvidia-smi printed (`envlock.probe.smi`); `where` names it.
+
+    Nothing of this machine is read: the document holds the `nvidia.` and `gpu.` facts, and
+    says that it is limited to them. `UsageError` for what is no such output, or a part of one.
+    """
+    _refuse_unknown(only)
+    wanted = tuple(prefix for prefix in ("nvidia.", "gpu.") if prefix.startswith(only) or only.startswith(prefix))
+    if not wanted:
+        raise UsageError(
+            "nvidia-smi tells no facts that start with {!r}".format(only), hint="facts start with nvidia., gpu."
+        )
+    from envlock.probe import smi
+
+    answer = smi.read(data, where)
+
+    def kept(found: Dict[str, Observed]) -> Dict[str, Observed]:
+        return {key: seen for key, seen in found.items() if key.startswith(only)}
+
+    devices = [Device(gpu.kind, gpu.ident, kept(gpu.facts)) for gpu in answer.gpus] if "gpu." in wanted else []
+    return Facts(kept(answer.host), devices, answer.notes, (only,) if only else wanted)
+
+
+def _refuse_unknown(only: str) -> None:
+    if not any(key.startswith(only) for key in REGISTRY):
+        raise UsageError(
+            "no fact starts with {!r}".format(only),
+            hint="facts start with {}".format(", ".join(sorted({key.partition(".")[0] + "." for key in REGISTRY}))),
+        )
+
+
+def _nvidia(host: Host, gpus: bool, cross_check: bool) -> Found:
     from envlock.probe import nvidia
 
-    return nvidia.read(host)
+    return nvidia.read(host, gpus, cross_check)
 
 
 def _readers() -> Tuple[Tuple[str | Tuple[str, ...], Reader], ...]:

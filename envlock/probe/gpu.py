@@ -1,56 +1,159 @@
-"""The GPUs of a host that has a sign of one: from NVML, or from files in its place.
+"""The GPUs of a host that has a sign of one, from all sources together.
 
-Imported only where `envlock.probe.nvidia` found such a sign.
+NVML is asked first, nvidia-smi where NVML gives no answer; what neither tells comes from
+/proc and the PCI bus. Each fact names its source, and sources that disagree are told.
+Imported only where `envlock.probe.nvidia` found a sign.
 
 Travels to nodes: standard library only, Python 3.8 and newer.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 from envlock.errors import UsageError
-from envlock.facts import FAILED, HIDDEN, VALUE, Device, Observed, absent, observed_from, value
+from envlock.facts import FAILED, HIDDEN, NOT_SUPPORTED, VALUE, Device, Facts, Observed, absent, observed_from, value
 from envlock.probe import nvidia_proc, pci
+from envlock.probe.crosscheck import agree, cross_check, merged
 from envlock.probe.host import Absent, Host
-from envlock.probe.nvml import GPU_KEYS, NO_LIBRARY, NOT_LOADED
 from envlock.probe.pci import Bus
+from envlock.registry import GPU, HOST, REGISTRY, in_scope
 
+_COUNT = "nvidia.gpu_count"
 _COUNT_SOURCE = "NVML nvmlDeviceGetCount"
+# nvmlReturn_t (nvml.h)
+_NOT_LOADED, _NO_LIBRARY, _MISMATCH = 9, 12, 18
 
-Result = Tuple[Dict[str, Observed], Tuple[Device, ...]]
+Result = Tuple[Dict[str, Observed], Tuple[Device, ...], Tuple[str, ...]]
 
 
-def read(host: Host, bus: Bus) -> Result:
-    """Return the NVIDIA facts of the host, and its GPUs."""
-    kernel = nvidia_proc.kernel_facts(host)
-    try:
-        answer = host.nvml()
-        reason = _error(answer, bus, kernel["nvidia.kernel_driver"])
-    except Absent as absence:
-        answer, reason = {}, _unasked(absence.detail, bus, kernel["nvidia.kernel_driver"])
+class Source(NamedTuple):
+    """What one source says: facts of the host, GPUs, remarks; `fault` in words why it gives no answer."""
+
+    host: Dict[str, Observed]
+    devices: Tuple[Device, ...]
+    notes: Tuple[str, ...] = ()
+    fault: str = ""
+
+
+def read(host: Host, bus: Bus, opened: bool = True, checked: bool = False) -> Result:
+    """Return the NVIDIA facts of the host, its GPUs, and remarks.
+
+    Without `opened` no GPU is woken, and none is returned. `checked` asks nvidia-smi
+    beside NVML, and remarks what the two disagree about.
+    """
+    kernel = nvidia_proc.kernel_facts(host, bus.signs)
+    nvml = _nvml(host, bus, kernel["nvidia.kernel_driver"], opened)
+    second = _smi(host, bus) if nvml.fault or checked else None
+    chosen = second if nvml.fault and second is not None and not second.fault else nvml
+    reason = nvml.fault if second is None or not second.fault else "; ".join(filter(None, (nvml.fault, second.fault)))
     found = {"nvidia.pci_count": bus.listed, **kernel}
-    if not reason:
-        try:
-            said, devices = _with_nvml(answer, bus, found["nvidia.kernel_driver"])
-            return {**found, **said}, devices
-        except (KeyError, TypeError, UsageError) as error:
-            reason = "the answer of the child process that asked NVML is not understood: {}".format(error)
-    said, devices = _without_nvml(host, bus, reason)
-    return {**found, **said}, devices
+    if chosen.fault:
+        said, devices = _without_driver(host, bus, reason)
+    else:
+        said, devices = chosen.host, _name_places(chosen.devices, bus)
+    found = merged(found, said)
+    notes = [*nvml.notes, *(second.notes if second is not None else ())]
+    if checked and second is not None and not nvml.fault:
+        notes += _checked(nvml, second)
+    if nvml.fault and not chosen.fault:
+        notes.append("nvidia-smi was asked, because NVML gave no answer: {}".format(nvml.fault))
+    notes += _disagreements(found, devices, host)
+    if not opened:
+        return found, (), tuple(notes)
+    return found, tuple(_filled(host, bus, device) for device in devices), tuple(notes)
+
+
+def _filled(host: Host, bus: Bus, device: Device) -> Device:
+    """Return the device with what files say where the driver gave no answer."""
+    gpu = next((gpu for gpu in bus.gpus or () if gpu.address == device.ident), None)
+    files = {} if gpu is None else {**_bus_facts(gpu), **pci.facts(host, device.ident)}
+    return Device(device.kind, device.ident, merged(merged(device.facts, _module(host, device.ident)), files))
+
+
+def _module(host: Host, address: str) -> Dict[str, Observed]:
+    """Return what the loaded module says of a GPU, its values alone: a placeholder says nothing new."""
+    return {key: seen for key, seen in nvidia_proc.gpu_facts(host, address).items() if seen.has_value}
+
+
+# ---- NVML ----------------------------------------------------------------------------------------
+
+
+def _nvml(host: Host, bus: Bus, kernel: Observed, opened: bool) -> Source:
+    try:
+        answer = host.nvml(opened)
+    except Absent as absence:
+        return Source({}, (), (), absence.detail if kernel.has_value else _no_driver(bus) + "; " + absence.detail)
+    fault = _error(answer, bus, kernel)
+    if fault:
+        return Source({}, (), (), fault)
+    try:
+        return _answered(answer, bus)
+    except (KeyError, TypeError, UsageError) as error:
+        return Source({}, (), (), "the answer of the child process that asked NVML is not understood: {}".format(error))
+
+
+def _answered(answer: Mapping[str, Any], bus: Bus) -> Source:
+    found = _facts(answer["host"], HOST, ("nvidia.driver",))
+    listed = answer["gpus"]
+    devices = tuple(Device("gpu", str(gpu["id"]), _facts(gpu["facts"], GPU, ("gpu.name",))) for gpu in listed)
+    found[_COUNT] = _count(int(answer.get("count", len(devices))), bus)
+    said = [answer["unfinished"]] if answer.get("unfinished") else []
+    said += [note for note in answer.get("notes", ()) if note not in said]
+    return Source(found, devices, tuple(str(note) for note in said))
+
+
+def _facts(document: Any, scope: str, needed: Tuple[str, ...]) -> Dict[str, Observed]:
+    """Return the registered facts in the child's document; `KeyError` when it lacks one that is `needed`."""
+    for key in needed:
+        document[key]
+    keys = [entry.key for entry in in_scope(scope) if entry.key in document]
+    return {key: observed_from(document[key], "NVML child", key) for key in keys}
 
 
 def _error(answer: Mapping[str, object], bus: Bus, kernel: Observed) -> str:
     """Return in words why NVML did not answer; empty when it did."""
     if "error" not in answer:
         return ""
-    if answer.get("code") in (NOT_LOADED, NO_LIBRARY) and not kernel.has_value:
-        return _no_driver(bus) + "; NVML: {}".format(answer["error"])
-    return "NVML: {}".format(answer["error"])
+    said = "NVML: {}".format(answer["error"])
+    if answer.get("code") in (_NOT_LOADED, _NO_LIBRARY) and not kernel.has_value:
+        return "{}; {}".format(_no_driver(bus), said)
+    if answer.get("code") == _MISMATCH and kernel.has_value:
+        return "{}; the loaded kernel module is version {}".format(said, kernel.value)
+    return said
 
 
-def _unasked(detail: str, bus: Bus, kernel: Observed) -> str:
-    return detail if kernel.has_value else "{}; {}".format(_no_driver(bus), detail)
+def _count(count: int, bus: Bus, source: str = _COUNT_SOURCE) -> Observed:
+    on_bus = len(bus.gpus) if bus.gpus is not None else count
+    if count == 0 and (on_bus or bus.signs):
+        # A driver that shows nothing is not a host without GPUs.
+        return absent(HIDDEN, source, "the driver shows no GPU; on the PCI bus: {}".format(on_bus))
+    detail = "on the PCI bus: {}".format(on_bus) if on_bus != count else ""
+    return Observed(VALUE, count, source, detail)
+
+
+# ---- nvidia-smi ----------------------------------------------------------------------------------
+
+
+def _smi(host: Host, bus: Bus) -> Source:
+    from envlock.probe.smi.live import ask
+
+    try:
+        answer = ask(host)
+    except Absent as absence:
+        return Source({}, (), (), absence.detail)
+    count = answer.host[_COUNT]
+    if answer.fault or (not answer.described and count != value(0)):
+        return Source({}, (), answer.notes, "nvidia-smi: {}".format(answer.fault or "; ".join(answer.notes)))
+    found = {key: seen for key, seen in answer.host.items() if seen.has_value or key in ("nvidia.cuda", _COUNT)}
+    if isinstance(count.value, int):
+        counted = _count(count.value, bus, count.source)
+        detail = "; ".join(filter(None, (count.detail, counted.detail)))
+        found[_COUNT] = Observed(counted.outcome, counted.value, counted.source, detail)
+    return Source(found, answer.gpus, answer.notes)
+
+
+# ---- without an answer of the driver -------------------------------------------------------------
 
 
 def _no_driver(bus: Bus) -> str:
@@ -62,28 +165,22 @@ def _no_driver(bus: Bus) -> str:
     return "{}: no NVIDIA driver is loaded{}".format(names, " (bound to {})".format(", ".join(bound)) if bound else "")
 
 
-def _without_nvml(host: Host, bus: Bus, reason: str) -> Result:
+def _without_driver(host: Host, bus: Bus, reason: str) -> Tuple[Dict[str, Observed], Tuple[Device, ...]]:
     """Return what files say: nothing here is a claim that something is not there."""
     unknown = absent(FAILED, "NVML", reason)
-    found = {
-        "nvidia.driver": nvidia_proc.library_version(host, reason),
-        "nvidia.cuda": unknown,
-        "nvidia.gpu_count": absent(FAILED, _COUNT_SOURCE, reason),
-    }
-    gpus = {gpu.address: gpu for gpu in bus.gpus or ()}
-    addresses = sorted({*gpus, *nvidia_proc.addresses(host)})
+    found = {entry.key: unknown for entry in in_scope(HOST) if entry.key.startswith("nvidia.")}
+    found[_COUNT] = absent(FAILED, _COUNT_SOURCE, reason)
+    found["nvidia.driver"] = nvidia_proc.library_version(host, reason)
+    addresses = sorted({*(gpu.address for gpu in bus.gpus or ()), *nvidia_proc.addresses(host)})
     devices = []
     for address in addresses:
-        facts = dict.fromkeys(GPU_KEYS, unknown)
+        facts = {entry.key: unknown for entry in in_scope(GPU)}
         facts.update(nvidia_proc.gpu_facts(host, address))
-        facts.update(_bus_facts(gpus.get(address)))
         devices.append(Device("gpu", address, facts))
     return found, tuple(devices)
 
 
-def _bus_facts(gpu: pci.PciGpu | None) -> Dict[str, Observed]:
-    if gpu is None:
-        return {}
+def _bus_facts(gpu: pci.PciGpu) -> Dict[str, Observed]:
     folder = "{}/{}".format(pci.FOLDER, gpu.address)
     return {
         "gpu.pci_id": value(gpu.pci_id, folder + "/device"),
@@ -91,40 +188,46 @@ def _bus_facts(gpu: pci.PciGpu | None) -> Dict[str, Observed]:
     }
 
 
-def _with_nvml(answer: Mapping[str, object], bus: Bus, kernel: Observed) -> Result:
-    found = _facts(answer.get("host"), ("nvidia.driver", "nvidia.cuda"))
-    driver = found["nvidia.driver"]
+# ---- what sources disagree about -----------------------------------------------------------------
+
+
+def _disagreements(found: Dict[str, Observed], devices: Tuple[Device, ...], host: Host) -> List[str]:
+    """Return in words what the driver's library and its loaded module disagree about."""
+    notes = []
+    driver, kernel = found["nvidia.driver"], found["nvidia.kernel_driver"]
     if driver.has_value and kernel.has_value and driver.value != kernel.value:
         detail = "the loaded kernel module is another version: {}".format(kernel.value)
         found["nvidia.driver"] = Observed(VALUE, driver.value, driver.source, detail)
-    listed: Any = answer.get("gpus")
-    devices = _name_places([(str(gpu["id"]), _facts(gpu["facts"], GPU_KEYS)) for gpu in listed], bus)
-    found["nvidia.gpu_count"] = _count(len(devices), bus)
-    return found, devices
+        notes.append("the driver library is version {}, and {}".format(driver.value, detail))
+    known = nvidia_proc.addresses(host)
+    count = found[_COUNT]
+    if count.has_value and known and count.value != len(known):
+        notes.append("the driver shows {} GPUs, and the loaded module knows {}".format(count.text(), len(known)))
+    for device in devices:
+        for key, seen in _module(host, device.ident).items():
+            told = device.facts.get(key)
+            if told is not None and told.outcome != NOT_SUPPORTED and not agree(key, told, seen):
+                notes.append("GPU at {}: {}: {} says {}; {} says {}".format(
+                    device.ident, REGISTRY[key].label, told.source, told.text(), seen.source, seen.text()))  # fmt: skip
+    return notes
 
 
-def _facts(document: Any, keys: Tuple[str, ...]) -> Dict[str, Observed]:
-    return {key: observed_from(document[key], "NVML child", key) for key in keys}
+def _checked(nvml: Source, second: Source) -> List[str]:
+    if second.fault:
+        return ["nvidia-smi was asked beside NVML and gave no answer: {}".format(second.fault)]
+    found = cross_check(Facts(nvml.host, nvml.devices), Facts(second.host, second.devices))
+    return [str(one) for one in found] or ["NVML and nvidia-smi agree"]
 
 
-def _count(count: int, bus: Bus) -> Observed:
-    on_bus = len(bus.gpus) if bus.gpus is not None else count
-    if count == 0 and (on_bus or bus.signs):
-        # A driver that shows nothing is not a host without GPUs.
-        return absent(HIDDEN, _COUNT_SOURCE, "the driver shows no GPU; on the PCI bus: {}".format(on_bus))
-    detail = "on the PCI bus: {}".format(on_bus) if on_bus != count else ""
-    return Observed(VALUE, count, _COUNT_SOURCE, detail)
-
-
-def _name_places(gpus: list[Tuple[str, Dict[str, Observed]]], bus: Bus) -> Tuple[Device, ...]:
-    """Return the GPUs as devices; one that could not be opened takes the one place left on the bus, if it is one."""
-    taken = {address for address, _ in gpus if address}
+def _name_places(gpus: Tuple[Device, ...], bus: Bus) -> Tuple[Device, ...]:
+    """Return the GPUs, each with a place; one that could not be opened takes the one left on the bus, if it is one."""
+    taken = {gpu.ident for gpu in gpus if gpu.ident}
     left = [gpu for gpu in bus.gpus or () if gpu.address not in taken]
-    nameless = sum(1 for address, _ in gpus if not address)
+    nameless = sum(1 for gpu in gpus if not gpu.ident)
     devices = []
-    for index, (address, facts) in enumerate(gpus):
-        if not address and nameless == 1 and len(left) == 1:
-            address = left[0].address
-            facts = {**facts, **_bus_facts(left[0])}
-        devices.append(Device("gpu", address or "unknown-{}".format(index), facts))
+    for index, gpu in enumerate(gpus):
+        place = gpu.ident
+        if not place and nameless == 1 and len(left) == 1:
+            place = left[0].address
+        devices.append(Device("gpu", place or "unknown-{}".format(index), gpu.facts))
     return tuple(devices)

@@ -11,7 +11,7 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 from __future__ import annotations
 
 import os
-from typing import Callable, Mapping, Sequence, TypeVar
+from typing import Callable, Mapping, NamedTuple, Sequence, TypeVar
 
 from envlock.errors import ToolError
 from envlock.facts import FAILED, NO_PERMISSION, NOT_SUPPORTED, Observed, Value, absent, value
@@ -26,6 +26,14 @@ class Absent(Exception):
         super().__init__(detail)
         self.outcome = outcome
         self.detail = detail
+
+
+class Printed(NamedTuple):
+    """What a program printed, and the status it ended with."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
 
 
 class Host:
@@ -91,8 +99,12 @@ class Host:
         """Send `request` to a local socket; the function returned gives the answer. Both raise `OSError`."""
         raise _not_recorded()
 
-    def nvml(self) -> Mapping[str, object]:
-        """Return what NVML says (`envlock.probe.nvml.collect`); raises `Absent`."""
+    def nvml(self, gpus: bool = True) -> Mapping[str, object]:
+        """Return what NVML says (`envlock.probe.nvml_child.ask`); raises `Absent`. Without `gpus` none is woken."""
+        raise _not_recorded()
+
+    def nvidia_smi(self, *arguments: str) -> Callable[[], Printed]:
+        """Start nvidia-smi; the function returned gives what it prints, whatever its status. Both raise `Absent`."""
         raise _not_recorded()
 
 

@@ -9,19 +9,24 @@ import os
 import sys
 from typing import Callable, Mapping, Sequence
 
-from envlock.facts import NOT_SUPPORTED
+from envlock.errors import ToolError
+from envlock.facts import FAILED, NOT_SUPPORTED
 from envlock.probe import engine, nvml_child
-from envlock.probe.host import Absent, Host
+from envlock.probe.host import Absent, Host, Printed
+
+# Where it lies when PATH does not lead to it; the last is Windows' own, under WSL.
+_NVIDIA_SMI = ("/usr/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi")
 
 
 class LiveHost(Host):
     """This machine. `deadline` is in seconds, for each program and socket."""
 
-    def __init__(self, deadline: float = 5.0, nvml_deadline: float = 60.0) -> None:
+    def __init__(self, deadline: float = 5.0, nvml_deadline: float = 60.0, smi_deadline: float = 60.0) -> None:
         super().__init__("/")
         self._deadline = deadline
         # Without persistence the first user wakes every GPU: seconds for each of up to sixteen.
         self._nvml_deadline = nvml_deadline
+        self._smi_deadline = smi_deadline
 
     def machine(self) -> str:
         return os.uname().machine
@@ -64,5 +69,26 @@ class LiveHost(Host):
     def ask(self, socket_path: str, request: bytes) -> Callable[[], bytes]:
         return engine.send(socket_path, request, self._deadline)
 
-    def nvml(self) -> Mapping[str, object]:
-        return nvml_child.ask(self.module_file("pynvml"), self._nvml_deadline)
+    def nvml(self, gpus: bool = True) -> Mapping[str, object]:
+        return nvml_child.ask(self.module_file("pynvml"), self._nvml_deadline, gpus=gpus)
+
+    def nvidia_smi(self, *arguments: str) -> Callable[[], Printed]:
+        from envlock.process import start
+
+        program = self.program("nvidia-smi") or next((path for path in _NVIDIA_SMI if os.access(path, os.X_OK)), None)
+        if program is None:
+            raise Absent(FAILED, "`nvidia-smi` is not installed")
+        command = " ".join(("nvidia-smi", *arguments))
+        try:
+            running = start((program, *arguments))
+        except ToolError as error:
+            raise Absent(FAILED, error.message.replace(program, command)) from None
+
+        def wait() -> Printed:
+            try:
+                finished = running.wait(self._smi_deadline)
+            except ToolError as error:
+                raise Absent(FAILED, error.message.replace(program, command)) from None
+            return Printed(finished.status, finished.stdout, finished.stderr)
+
+        return wait

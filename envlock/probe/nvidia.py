@@ -8,25 +8,38 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 
 from __future__ import annotations
 
-from typing import Dict, Tuple
+from typing import Dict, NamedTuple, Tuple
 
 from envlock.facts import NOT_SUPPORTED, Device, Observed, absent
 from envlock.probe import pci
 from envlock.probe.host import Host, observe
+from envlock.registry import HOST, in_scope
 
 _NONE = "no NVIDIA device on this host"
-_ABSENT_WITHOUT_DEVICE = ("nvidia.driver", "nvidia.kernel_driver", "nvidia.kernel_module", "nvidia.cuda")
+_COUNTS = ("nvidia.gpu_count", "nvidia.pci_count")
 
 
-def read(host: Host) -> Tuple[Dict[str, Observed], Tuple[Device, ...]]:
-    """Return the host's NVIDIA facts and its GPUs."""
+class Found(NamedTuple):
+    """What was found: the host's NVIDIA facts, its GPUs, and remarks for people."""
+
+    host: Dict[str, Observed]
+    devices: Tuple[Device, ...]
+    notes: Tuple[str, ...]
+
+
+def read(host: Host, gpus: bool = True, cross_check: bool = False) -> Found:
+    """Return what is found. Without `gpus` only the driver is asked, and no GPU is woken.
+
+    `cross_check` asks nvidia-smi beside NVML, and notes what the two disagree about.
+    """
     bus = _bus(host)
     if bus.gpus == () and not bus.signs:
-        found = dict.fromkeys(_ABSENT_WITHOUT_DEVICE, absent(NOT_SUPPORTED, pci.FOLDER, _NONE))
-        return {**found, "nvidia.gpu_count": bus.listed, "nvidia.pci_count": bus.listed}, ()
+        none = absent(NOT_SUPPORTED, pci.FOLDER, _NONE)
+        found = {entry.key: none for entry in in_scope(HOST) if entry.key.startswith("nvidia.")}
+        return Found({**found, **dict.fromkeys(_COUNTS, bus.listed)}, (), ())
     from envlock.probe import gpu
 
-    return gpu.read(host, bus)
+    return Found(*gpu.read(host, bus, gpus, cross_check))
 
 
 def _bus(host: Host) -> pci.Bus:

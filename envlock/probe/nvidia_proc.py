@@ -9,14 +9,16 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 from __future__ import annotations
 
 import re
-from typing import Dict
+from typing import Dict, Tuple
 
 from envlock.facts import FAILED, HIDDEN, NOT_SUPPORTED, Observed, absent, value
 from envlock.probe.host import Absent, Host, observe
-from envlock.probe.pci import normal_address
+from envlock.probe.pci import WSL, normal_address
 
 VERSION = "/proc/driver/nvidia/version"
 _GPUS = "/proc/driver/nvidia/gpus"
+_PARAMS = "/proc/driver/nvidia/params"
+_MODULE = "/sys/module/nvidia/version"
 _LIBRARY = "libnvidia-ml.so.1"
 _FOLDERS = (
     "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib",
@@ -25,13 +27,27 @@ _FOLDERS = (
 )  # fmt: skip
 
 
-def kernel_facts(host: Host) -> Dict[str, Observed]:
-    """Return version and kind of the loaded kernel module."""
-    why = "no NVIDIA kernel module is loaded"
-    return {
-        "nvidia.kernel_driver": observe(VERSION, lambda: parse_version(host.read(VERSION))[0], FAILED, why),
-        "nvidia.kernel_module": observe(VERSION, lambda: parse_version(host.read(VERSION))[1], FAILED, why),
+def kernel_facts(host: Host, signs: Tuple[str, ...] = ()) -> Dict[str, Observed]:
+    """Return version and kind of the loaded kernel module. `signs` are those of `envlock.probe.pci`."""
+    outcome, why = FAILED, "no NVIDIA kernel module is loaded"
+    if WSL in signs:
+        outcome, why = NOT_SUPPORTED, "under WSL the kernel's part of the driver is in Windows"
+    found = {
+        "nvidia.kernel_driver": observe(VERSION, lambda: parse_version(host.read(VERSION))[0], outcome, why),
+        "nvidia.kernel_module": observe(VERSION, lambda: parse_version(host.read(VERSION))[1], outcome, why),
     }
+    if found["nvidia.kernel_driver"].outcome != NOT_SUPPORTED and not found["nvidia.kernel_driver"].has_value:
+        # A container that hides /proc/driver shows the module all the same.
+        module = observe(_MODULE, lambda: _bare_version(host.read(_MODULE)))
+        if module.has_value:
+            found["nvidia.kernel_driver"] = module
+    return found
+
+
+def _bare_version(text: str) -> str:
+    if not re.match(r"\d+(?:\.\d+)+$", text.strip()):
+        raise ValueError(text)
+    return text.strip()
 
 
 def parse_version(text: str) -> tuple[str, str]:
@@ -76,9 +92,20 @@ def gpu_facts(host: Host, address: str) -> Dict[str, Observed]:
     """Return what the module says about the GPU at `address`; empty when it says nothing."""
     path = "{}/{}/information".format(_GPUS, address)
     try:
-        return parse_information(host.read(path), path)
+        found = parse_information(host.read(path), path)
     except OSError:
         return {}
+    if "gpu.gsp" in found and not found["gpu.gsp"].has_value and _gsp_is_switched_off(host):
+        found["gpu.gsp"] = value(False, "{}: EnableGpuFirmware".format(_PARAMS))
+    return found
+
+
+def _gsp_is_switched_off(host: Host) -> bool:
+    """Return whether the module was loaded with GSP firmware off (NVreg_EnableGpuFirmware=0)."""
+    try:
+        return bool(re.search(r"^EnableGpuFirmware: 0$", host.read(_PARAMS), re.MULTILINE))
+    except OSError:
+        return False
 
 
 def parse_information(text: str, source: str) -> Dict[str, Observed]:
@@ -97,6 +124,8 @@ def parse_information(text: str, source: str) -> Dict[str, Observed]:
             facts[key] = absent(HIDDEN, source, "a guest with a virtual GPU does not see it ({})".format(found))
         else:
             facts[key] = value(found, source)
+    if re.match(r"\d{1,4}$", lines.get("Device Minor", "")):
+        facts["gpu.minor"] = value(int(lines["Device Minor"]), source)
     firmware = lines.get("GPU Firmware")
     if firmware == "N/A":
         # NVML calls it not supported, too, and does not tell "off" from "none".

@@ -88,6 +88,11 @@ def json_schema() -> Dict[str, Any]:
         "properties": {
             "schema": {"const": SCHEMA},
             "notes": {"type": "array", "items": {"type": "string"}, "description": "Remarks for people."},
+            "only": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Prefixes of the facts that were looked for; without it, all were.",
+            },
             "host": _facts(HOST),
             "devices": {
                 "type": "array",
@@ -98,6 +103,13 @@ def json_schema() -> Dict[str, Any]:
                     "properties": {"kind": {"const": "gpu"}, "id": {"type": "string"}, "facts": _facts(GPU)},
                 },
             },
+        },
+        "if": {"not": {"required": ["only"]}},
+        "then": {
+            "properties": {
+                "host": {"required": _required(HOST)},
+                "devices": {"items": {"properties": {"facts": {"required": _required(GPU)}}}},
+            }
         },
         "$defs": {
             "absent": {
@@ -117,10 +129,13 @@ def json_schema() -> Dict[str, Any]:
 def _facts(scope: str) -> Dict[str, Any]:
     return {
         "type": "object",
-        "required": [entry.key for entry in in_scope(scope) if not entry.unique],
         "additionalProperties": False,
         "properties": {entry.key: _fact(entry) for entry in in_scope(scope)},
     }
+
+
+def _required(scope: str) -> List[str]:
+    return [entry.key for entry in in_scope(scope) if not entry.unique]
 
 
 def _fact(entry: Entry) -> Dict[str, Any]:

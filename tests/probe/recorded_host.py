@@ -6,7 +6,7 @@ from typing import Any
 
 from envlock.errors import ToolError
 from envlock.facts import FAILED
-from envlock.probe.host import Absent, Host
+from envlock.probe.host import Absent, Host, Printed
 
 
 class RecordedHost(Host):
@@ -21,6 +21,7 @@ class RecordedHost(Host):
         nvml: Mapping[str, object] | Exception | None = None,
         variables: Mapping[str, str] | None = None,
         modules: Mapping[str, str] | None = None,
+        smi: Mapping[tuple[str, ...], Printed | Absent] | None = None,
     ) -> None:
         super().__init__(root)
         for path, text in tree.items():
@@ -35,7 +36,9 @@ class RecordedHost(Host):
         self._nvml = nvml
         self._variables = variables or {}
         self._modules = modules or {}
+        self._smi = smi
         self.nvml_was_asked = False
+        self.smi_was_asked: list[tuple[str, ...]] = []
 
     def machine(self) -> str:
         return "x86_64"
@@ -67,7 +70,20 @@ class RecordedHost(Host):
             raise found
         return lambda: found
 
-    def nvml(self) -> Mapping[str, object]:
+    def nvidia_smi(self, *arguments: str) -> Callable[[], Printed]:
+        self.smi_was_asked.append(arguments)
+        if self._smi is None:
+            raise Absent(FAILED, "`nvidia-smi` is not installed")
+        found = self._smi.get(arguments, Printed(2, b"", b"refused\n"))
+
+        def wait() -> Printed:
+            if isinstance(found, Absent):
+                raise found
+            return found
+
+        return wait
+
+    def nvml(self, gpus: bool = True) -> Mapping[str, object]:
         self.nvml_was_asked = True
         if isinstance(self._nvml, Exception):
             raise self._nvml

@@ -9,8 +9,9 @@ from recorded_host import RecordedHost, pci_gpu
 
 from envlock.facts import FAILED, HIDDEN, NO_PERMISSION, NOT_SUPPORTED, VALUE, Device, Observed, absent, value
 from envlock.probe import nvidia
-from envlock.probe.nvml import GPU_KEYS
+from envlock.registry import GPU, in_scope
 
+GPU_KEYS = [entry.key for entry in in_scope(GPU)]
 BUS = {"/sys/bus/pci/devices/0000:00:00.0/vendor": "0x8086\n"}
 LOADED = {
     "/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.161.08  Mon Jan  1 01:02:03 UTC"
@@ -39,7 +40,8 @@ def answer(*gpus: tuple[str, Observed]) -> dict[str, Any]:
 def read(
     root: Path, tree: Mapping[str, str], nvml: Mapping[str, object] | Exception | None = None
 ) -> tuple[dict[str, Observed], tuple[Device, ...]]:
-    return nvidia.read(RecordedHost(root, tree, nvml=nvml))
+    found = nvidia.read(RecordedHost(root, tree, nvml=nvml))
+    return found.host, found.devices
 
 
 def test_host_without_device_has_no_gpu(tmp_path: Path) -> None:
@@ -77,7 +79,7 @@ def test_sign_of_a_gpu_off_the_bus_is_followed(tmp_path: Path, sign: str) -> Non
     """A sign of NVIDIA beside a bus without it (WSL, a container) means that NVML is asked."""
     host = RecordedHost(tmp_path, {**BUS, sign: ""})
 
-    found, _ = nvidia.read(host)
+    found = nvidia.read(host).host
 
     assert host.nvml_was_asked
     assert found["nvidia.gpu_count"].outcome == FAILED
@@ -97,7 +99,8 @@ def test_device_without_driver_is_named(tmp_path: Path) -> None:
     assert found["nvidia.pci_count"] == value(1)
     assert found["nvidia.gpu_count"].outcome == FAILED
     assert found["nvidia.driver"].detail == (
-        "10de:2330 at 0000:01:00.0: no NVIDIA driver is loaded; NVML: library not found (NVML code 12)"
+        "10de:2330 at 0000:01:00.0: no NVIDIA driver is loaded; NVML: library not found (NVML code 12); "
+        "`nvidia-smi` is not installed"
     )
     assert found["nvidia.kernel_driver"].detail == "no NVIDIA kernel module is loaded"
     assert [(gpu.ident, gpu.facts["gpu.pci_id"].value) for gpu in devices] == [("0000:01:00.0", "10de:2330")]
@@ -121,7 +124,10 @@ def test_driver_library_that_fails_keeps_what_files_say(tmp_path: Path) -> None:
 
     assert found["nvidia.kernel_driver"] == value("535.161.08")
     assert found["nvidia.driver"].outcome == FAILED
-    assert found["nvidia.driver"].detail == "NVML: driver/library version mismatch (NVML code 18)"
+    assert found["nvidia.driver"].detail == (
+        "NVML: driver/library version mismatch (NVML code 18); the loaded kernel module is version 535.161.08; "
+        "`nvidia-smi` is not installed"
+    )
     assert devices[0].facts["gpu.vbios"] == value("96.00.A5.00.01")
 
 
@@ -138,7 +144,7 @@ def test_bare_node_reads_files_in_place_of_nvml(tmp_path: Path) -> None:
 
     assert found["nvidia.driver"] == value("535.161.08")
     assert found["nvidia.kernel_module"] == value("proprietary")
-    assert found["nvidia.gpu_count"].detail == "this Python has no NVML binding"
+    assert found["nvidia.gpu_count"].detail == "this Python has no NVML binding; `nvidia-smi` is not installed"
     assert {key: seen.value for key, seen in devices[0].facts.items() if seen.has_value} == {
         "gpu.name": "NVIDIA H100 80GB HBM3",
         "gpu.pci_id": "10de:2330",

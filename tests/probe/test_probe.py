@@ -167,7 +167,7 @@ def test_only_reads_what_it_keeps(tmp_path: Path) -> None:
 
 def test_only_a_gpu_fact_reads_the_gpus(tmp_path: Path) -> None:
     """A prefix of GPU facts gives the GPUs with just those."""
-    facts = probe(host=RecordedHost(tmp_path, pci_gpu()), only="gpu.pci")
+    facts = probe(host=RecordedHost(tmp_path, pci_gpu()), only="gpu.pci_")
 
     assert facts.host == {}
     assert [list(gpu.facts) for gpu in facts.gpus()] == [["gpu.pci_id"]]

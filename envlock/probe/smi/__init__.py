@@ -16,8 +16,8 @@ from typing import Dict, NamedTuple, Tuple
 from envlock.errors import UsageError
 from envlock.facts import Device, Observed
 
-MAX_BYTES = 32 << 20
-"""More than a hundred times what a node with sixteen GPUs prints."""
+MAX_BYTES = 16 << 20
+"""More than ten times what a node with sixteen GPUs prints."""
 
 _FORMS = "expected what `nvidia-smi -q -x`, `-q`, `-L`, `--query-gpu=… --format=csv` or plain `nvidia-smi` prints"
 

@@ -275,8 +275,6 @@ def _no_rows(text: str) -> str:
 
 
 ALWAYS = {
-    "gpu.clock_locked": absent(
-        HIDDEN, "nvidia-smi", "no driver tells whether clocks are locked (`nvidia-smi -lgc`)"
-    ),
+    "gpu.clock_locked": absent(HIDDEN, "nvidia-smi", "no driver tells whether clocks are locked (`nvidia-smi -lgc`)"),
 }
 """Facts that are the same whatever was printed."""

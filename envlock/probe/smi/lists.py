@@ -24,7 +24,7 @@ _INSTANCE = re.compile(r"\s+MIG (\S+)\s+Device\s+\d+:")
 _LINK = re.compile(r"\s+Link (\d{1,3}): (?:<?(inactive)>?|([\d.]+ GB/s))\s*$", re.IGNORECASE)
 _NO_LINKS = re.compile(r"Nvlink queries are not supported|does not have or support Nvlink", re.IGNORECASE)
 _ALL_INACTIVE = re.compile(r"all links are inactive", re.IGNORECASE)
-_VERSIONS = re.compile(r"(NVIDIA-SMI version|NVML version|DRIVER version|CUDA Version|KMD version|CUDA UMD version)\s*:")
+_VERSIONS = re.compile(r"(NVIDIA-SMI|NVML|DRIVER|CUDA|KMD|CUDA UMD) version\s*:", re.IGNORECASE)
 _FUNCTION = re.compile(
     r"((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) .{1,100}?\[([0-9a-f]{4})\]: (.*)\[([0-9a-f]{4}):([0-9a-f]{4})\]"
 )

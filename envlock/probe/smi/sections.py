@@ -98,7 +98,10 @@ class _Reader:
             return lists.read_version(self._run(lists.is_version), self._is_ended())
         if lists.is_lspci(line):
             return lists.read_lspci(self._run(lists.is_lspci))
-        return self._list() or self._other(line)
+        sheet = self._list()
+        if sheet is None:
+            self._other(line)
+        return sheet
 
     def _list(self) -> Sheet | None:
         """Return the sheet of a list with or without a header that begins here."""

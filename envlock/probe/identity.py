@@ -1,0 +1,50 @@
+"""Facts without what names one machine or part: for a report that leaves the house.
+
+Travels to nodes: standard library only, Python 3.8 and newer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Set
+
+from envlock.facts import Device, Facts, Observed
+from envlock.registry import REGISTRY
+
+_GONE = "(left out)"
+_UUID = re.compile(r"\b(?:(?:GPU|MIG)-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b(?:/\d+/\d+)?")
+_SHORTEST = 4  # a shorter name is a number that stands in other words, too
+
+
+def without_identity(facts: Facts) -> Facts:
+    """Return `facts` without those that name one part, and without their values in what is said beside."""
+    names = sorted(_names(facts), key=len, reverse=True)
+
+    def clean(text: str) -> str:
+        for name in names:
+            text = text.replace(name, _GONE)
+        return _UUID.sub(_GONE, text)
+
+    def kept(found: Dict[str, Observed]) -> Dict[str, Observed]:
+        return {
+            key: Observed(seen.outcome, seen.value, seen.source, clean(seen.detail))
+            for key, seen in found.items()
+            if not (key in REGISTRY and REGISTRY[key].unique)
+        }
+
+    return Facts(
+        kept(facts.host),
+        [Device(item.kind, item.ident, kept(item.facts)) for item in facts.devices],
+        [clean(note) for note in facts.notes],
+        facts.only,
+    )
+
+
+def _names(facts: Facts) -> Set[str]:
+    held = [facts.host, *(device.facts for device in facts.devices)]
+    return {
+        seen.text()
+        for found in held
+        for key, seen in found.items()
+        if key in REGISTRY and REGISTRY[key].unique and seen.has_value and len(seen.text()) >= _SHORTEST
+    }
