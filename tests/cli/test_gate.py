@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -150,6 +151,7 @@ def test_a_check_that_is_ended_leaves_unknown(tmp_path: Path, locked: Path) -> N
         # More than a pipe holds: this returns only when the program is reading.
         process.stdin.write(b" " * (1 << 20))
         process.stdin.flush()
+        time.sleep(0.3)  # and now it waits for more
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 143
     assert 'verdict="unknown"} 1' in out.read_text()
