@@ -28,6 +28,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("envlock.registry", "envlock.process"),
     ("envlock.probe",),
     ("envlock.canary",),
+    ("envlock.gpucheck",),
     ("envlock.agent_main",),
     ("envlock.agent", "envlock.files", "envlock.tables", "envlock.versions", "envlock.pairing"),
     ("envlock.documents", "envlock.lockfile"),
@@ -49,7 +50,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
 # What runs on a bare node, under its own Python.
 TRAVELS = (
     "envlock", "envlock.errors", "envlock.digest", "envlock.facts", "envlock.registry", "envlock.process",
-    "envlock.probe", "envlock.canary", "envlock.agent_main",
+    "envlock.probe", "envlock.canary", "envlock.gpucheck", "envlock.agent_main",
 )  # fmt: skip
 OLDEST_PYTHON = (3, 8)
 
@@ -66,6 +67,7 @@ PRINTS = {
     "envlock.agent_main": "the program of the zip application",
     "envlock.canary.__main__": "the program that runs inside the container",
     "envlock.canary.main": "the program that runs inside the container",
+    "envlock.gpucheck.load": "the child that loads a GPU; it answers on its standard output",
     "envlock.probe.nvml_child": "the child that may hang in the driver; it answers on its standard output",
 }
 HEAVY = {

@@ -98,7 +98,7 @@ def _described(path: str, folder: str, size: Optional[int]) -> Package:
     version = re.search(r"(?im)^Version:[ \t]*(\S+)", head)
     return Package(
         "wheel",
-        name.group(1) if name else stem.rpartition("-")[0],
+        name.group(1) if name else stem.rpartition("-")[0].replace("_", "-"),
         version.group(1) if version else stem.rpartition("-")[2],
         size,
     )

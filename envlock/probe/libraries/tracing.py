@@ -28,7 +28,7 @@ _STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 _POLL = 0.1  # seconds between looks at what runs: what was loaded and released again, or left by exec
 _SHARE = 20  # a look may take a twentieth of the time
 _GRACE = 5.0  # seconds between asking a program to end and ending it
-_RECENT = 0.01  # seconds in which the end of one thread says nothing new
+_MOST = 0.5  # seconds of looks at ending threads before they, too, are held to their share
 
 Look = Callable[[int, int], object]
 """Called with a process, and the thread of it by which procfs still shows what it mapped."""
@@ -90,7 +90,8 @@ class _Tracer:
         self._ending = False
         self._threads: Dict[int, int] = {root: root}  # thread to process
         self._final: Dict[int, bool] = {}  # process, to whether it was its first thread that ended
-        self._looked: Dict[int, float] = {}
+        self._begun = time.monotonic()
+        self._spent = 0.0
         self._skipped: Set[int] = set()
         libc = ctypes.CDLL(None, use_errno=True)
         self._ptrace = libc.ptrace
@@ -159,10 +160,12 @@ class _Tracer:
 
     def _at_exit(self, thread: int, process: int) -> None:
         first = thread == process
-        if not first and time.monotonic() - self._looked.get(process, 0.0) < _RECENT:
-            self._skipped.add(process)  # one of many threads that end together
+        begun = time.monotonic()
+        if not first and self._spent > _MOST + (begun - self._begun) / _SHARE:
+            self._skipped.add(process)  # thousands of short threads: the end of the process is what counts
             return
         self._take(process, thread)
+        self._spent += time.monotonic() - begun
         self._final[process] = first or self._final.get(process, False)
 
     def _gone(self, thread: int, status: int) -> None:
@@ -190,15 +193,16 @@ class _Tracer:
             self._look(process, thread)
         except OSError:
             return  # on its way out: its end is told by the kernel, and judged there
-        self._looked[process] = time.monotonic()
         self._skipped.discard(process)
 
     def let_go(self) -> None:
-        """Leave to themselves the processes that outlive the program."""
+        """Leave to themselves the processes that outlive the program; end them when its time was up."""
+        if self._ending:
+            self._end_the_rest()
         if not self._ended:
             _kill(self.root, signal.SIGTERM)
         others = sorted(set(self._threads.values()))
-        if others and self._ended and not self._ending:
+        if others and self._ended:
             self._look_at_all()
             self.gaps.append(
                 "{} that it started still ran when it ended: what they load later was not seen".format(
@@ -215,6 +219,14 @@ class _Tracer:
             waiting.discard(thread)
             if os.WIFSTOPPED(status):
                 self.request(_DETACH, thread, 0 if status >> 16 else os.WSTOPSIG(status))
+
+    def _end_the_rest(self) -> None:
+        for process in set(self._threads.values()):
+            _kill(process, signal.SIGKILL)
+        until = time.monotonic() + 1
+        while self._threads and time.monotonic() < until:
+            self._serve()
+            time.sleep(0.001)
 
 
 def _next() -> Tuple[int, int]:
