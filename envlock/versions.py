@@ -16,6 +16,7 @@ OPERATORS = ("==", "!=", ">=", "<=", "~=", ">", "<")
 # NVIDIA's VBIOS versions, from a board's InfoROM: always five pairs of hex digits. Linux
 # prints them in upper case and Windows in lower case for the same board.
 _VBIOS = re.compile(r"[0-9A-Fa-f]{2}(\.[0-9A-Fa-f]{2}){4}")
+_VBIOS_BEGIN = re.compile(r"[0-9A-Fa-f]{2}(\.[0-9A-Fa-f]{2}){0,4}")
 _HEX_PAIR = re.compile(r"[0-9A-Fa-f]{1,2}")
 _HEX_NUMBER = re.compile(r"0x[0-9A-Fa-f]{1,16}")
 _BOARD = re.compile(r"[A-Za-z][A-Za-z0-9]{0,15}")
@@ -54,7 +55,7 @@ def split_range(text: str) -> tuple[tuple[str, str], ...]:
         operator, bound, wildcard = found[1], found[2], found[3]
         if wildcard and operator not in ("==", "!="):
             raise LockfileError(f"`{operator}` takes no `.*`: {text!r}", hint=f"write `{operator}{bound}`")
-        _, parts, rest = _parts(bound, hexadecimal=_looks_hexadecimal(bound))
+        _, parts, rest = _parts(bound, hexadecimal=_VBIOS_BEGIN.fullmatch(bound) is not None)
         if not parts or (rest and operator not in ("==", "!=")):
             raise LockfileError(f"not a version that has an order: {bound!r}", hint="write numbers separated by dots")
         if operator == "~=" and len(parts) < 2:

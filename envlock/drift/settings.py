@@ -47,8 +47,10 @@ def restoring(
     """
     entry = registry.get(key)
     expected, observed = locked.get(key), seen.get(key)
-    if entry is None or expected is None or observed is None or not observed.has_value:
+    if entry is None or expected is None or observed is None:
         return Restoring()
+    if not expected.has_value or not observed.has_value:
+        return Restoring()  # there was, or there is, nothing to set
     command = _command(entry, expected, observed, locked)
     waiting = _waiting(entry, observed, seen, registry)
     if waiting:

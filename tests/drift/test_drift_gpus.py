@@ -1,0 +1,121 @@
+"""How many GPUs there are, which is which, and what it costs to find out (`envlock.drift.gpus`)."""
+
+import time
+
+import pytest
+from worlds import CPU, DRIVER, H100, PLACES, TODAY, check, errors, hgx, locked, of, without
+
+from envlock.drift import Kind, Verdict, compare_facts
+from envlock.facts import Device, Facts, Observed, absent, value
+from envlock.lockfile import Rule
+from envlock.policy import GPU_COUNT, default_rules, locked_keys, policy_of
+from envlock.registry import GPU, in_scope
+
+IGNORED = Rule(key=GPU_COUNT, rule="ignore")
+
+
+@pytest.mark.parametrize(
+    ("host", "because"),
+    [
+        ({}, "how many GPUs there are was not observed"),
+        ({**DRIVER, GPU_COUNT: value(8)}, "8 are there, 0 answered"),
+        ({**DRIVER, GPU_COUNT: absent("failed", detail="driver not loaded")}, "driver not loaded"),
+    ],
+)
+def test_a_document_that_looked_at_no_gpu_is_unknown_and_not_a_node_without(
+    host: dict[str, Observed], because: str
+) -> None:
+    """`probe --only` gives such documents: nobody looked, so no GPU is missing."""
+    observed = Facts({**hgx().host, **dict.fromkeys((GPU_COUNT,), value(8)), **host})
+    if GPU_COUNT not in host:
+        del observed.host[GPU_COUNT]
+    found = check(hgx(), observed)
+
+    assert found.verdict is Verdict.UNKNOWN
+    assert {(drift.kind, drift.because) for drift in of(found, GPU_COUNT)} == {(Kind.UNANSWERED, because)}
+
+
+def test_only_facts_of_the_cpu_are_unknown_for_all_the_rest() -> None:
+    """What is not in the document equals nothing; what is, is judged."""
+    found = check(hgx(), Facts(dict(CPU)))
+
+    assert found.verdict is Verdict.UNKNOWN
+    assert {drift.kind for drift in found.drifts} == {Kind.UNANSWERED}
+    assert ("cpu.model", "") in found.same
+
+
+def test_an_ignored_count_does_not_make_a_dead_driver_a_match() -> None:
+    """Any number of GPUs will do, but what they are is locked, and nobody could look."""
+    dead = Facts({**hgx().host, GPU_COUNT: absent("failed", detail="driver not loaded")})
+    found = check(hgx(), dead, IGNORED)
+
+    assert found.verdict is Verdict.UNKNOWN
+    assert of(found, "gpu.pci_id")[0].kind is Kind.UNANSWERED
+    assert check(hgx(), Facts({**hgx().host, GPU_COUNT: value(0)}), IGNORED).verdict is Verdict.MATCH
+
+
+def test_a_lost_gpu_is_missing_and_the_count_is_not_told_twice() -> None:
+    """The driver counts seven: one is gone, and the other seven are paired with their kind."""
+    found = check(hgx(), without(hgx(), 3, {GPU_COUNT: value(7)}))
+
+    assert errors(found) == {(GPU_COUNT, Kind.MISSING)}
+    (drift,) = found.drifts
+    assert (drift.expected, drift.observed) == ("1 x NVIDIA H100 80GB HBM3", "0 of them")
+    assert "look for a lost GPU" in drift.fix
+
+
+def test_what_was_the_same_is_told_with_its_place() -> None:
+    """Every judged pair is in one of the lists, and the count is their sum."""
+    found = check(hgx(), hgx(gpu_changes={"gpu.ecc": absent("failed")}, on=(0,)))
+
+    assert ("gpu.ecc", PLACES[1]) in found.same
+    assert ("gpu.ecc", PLACES[0]) not in found.same
+    assert len(found.same) == len(set(found.same))
+    assert found.checked == len(found.same) + len(found.drifts)
+
+
+def test_facts_that_name_one_part_are_never_compared() -> None:
+    """Another UUID in every place is the same node."""
+    facts = hgx(gpu_changes={"gpu.uuid": value("GPU-other")})
+    found = check(hgx(), facts, profile="strict")
+    assert found.verdict is Verdict.MATCH
+    assert "gpu.uuid" not in {key for key, _ in found.same}
+
+
+def _sixteen(distinct: tuple[str, ...]) -> Facts:
+    """Return sixteen GPUs with every registered fact, those named `distinct` with a value of each GPU's own."""
+    kinds = {"string": "1.2.3", "integer": 1000, "boolean": True, "strings": ("7 x node", "8 x system")}
+    devices = []
+    for index in range(16):
+        held = {entry.key: value(kinds[entry.type]) for entry in in_scope(GPU)}
+        held.update({key: value(f"{index}") for key in distinct})
+        devices.append(Device("gpu", f"0000:{index:02x}:00.0", held))
+    return Facts({**hgx().host, GPU_COUNT: value(16)}, devices)
+
+
+@pytest.mark.parametrize("distinct", [(), ("gpu.vbios", "gpu.board_part", "gpu.name", "gpu.inforom")])
+def test_sixteen_gpus_are_paired_in_far_less_than_a_tenth_of_a_second(distinct: tuple[str, ...]) -> None:
+    """Also where no two are alike and the observed ones stand in another order."""
+    golden = _sixteen(distinct)
+    host = locked(golden)
+    policy = policy_of(default_rules(host), "x.lock.toml", locked_keys(host))
+    held = [gpu.facts for gpu in golden.gpus()]
+    turned = [Device("gpu", gpu.ident, held[(index * 7 + 3) % 16]) for index, gpu in enumerate(golden.gpus())]
+    observed = Facts(golden.host, turned)
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        found = compare_facts(host, observed, policy, TODAY)
+        times.append(time.perf_counter() - start)
+
+    assert (found.verdict, found.drifts) == (Verdict.MATCH, ())
+    assert len(host.gpus) == (16 if distinct else 1)
+    assert min(times) < 0.05
+
+
+def test_the_world_is_one_that_a_driver_could_tell() -> None:
+    """The facts of the worlds are registered ones, of the registered type."""
+    types = {"string": str, "integer": int, "boolean": bool, "strings": tuple}
+    entries = {entry.key: entry for entry in in_scope(GPU)}
+    for key, seen in H100.items():
+        assert not seen.has_value or type(seen.value) is types[entries[key].type], key
