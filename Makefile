@@ -7,8 +7,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
 PYTEST_ARGS ?=
+PYTHON ?= python3
 
-.PHONY: help golden test lint reformat bench docs docs-check clean
+.PHONY: help golden gpu-check test lint reformat bench docs docs-check clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
@@ -16,6 +17,9 @@ help:  ## list the targets
 golden:  ## run the main job on this host: lock, build, canary, check
 	@scripts/venv.sh run
 	@engine="$$(scripts/engine.sh)" && eval "$$engine" && $(PY) scripts/golden.py
+
+gpu-check:  ## try a machine with a real NVIDIA GPU; needs only Python with torch (PYTHON=, OUT=)
+	@$(PYTHON) scripts/gpu_check.py
 
 test:  ## run all tests; each skip is printed with its reason
 	@scripts/venv.sh test

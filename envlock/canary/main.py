@@ -25,6 +25,9 @@ from envlock.errors import EnvlockError
 
 USAGE = "usage: canary run|worker < REQUEST.json > FRAME"
 
+# Where programs and devices are found; none of these variables of a shell chooses a kernel.
+KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "VIRTUAL_ENV")
+
 # A path on sys.path may be a zip file: one way to start a child from an installation,
 # a source tree and the zip application alike.
 _BOOT = (

@@ -1,10 +1,14 @@
 """`envlock canary`: run the known workload and judge it, or compare two of its reports."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from envlock.cli import options
+
+if TYPE_CHECKING:
+    from envlock.run.job import Done
 
 
 @click.group(name="canary")
@@ -53,7 +57,6 @@ def run(
     4 the answer was tampered with.
     """
     from envlock import lockstore
-    from envlock.report.canary_text import judgement_text
     from envlock.run import job
 
     path = lockstore.find(lock, spec, Path())
@@ -70,7 +73,13 @@ def run(
         values=values,
         deadline=deadline,
     )
-    done = job.run(path, wanted, options.say)
+    return _told(job.run(path, wanted, options.say), output_format, output)
+
+
+def _told(done: "Done", output_format: str, output: Path | None) -> int:
+    """Print what came of a run or a recording, and return its exit code."""
+    from envlock.report.canary_text import judgement_text
+
     for text in done.refused:
         options.say_error(f"not recorded: {text}", None)
     if output_format == "json":
@@ -78,6 +87,25 @@ def run(
     else:
         options.emit(judgement_text(done.judgement, done.report, done.name, options.colored(output)), output)
     return done.exit_code
+
+
+@command.command(name="record")
+@click.argument("report", type=options.PATH)
+@options.lock_option
+@options.spec_option
+@options.format_option("text", "json")
+@options.output_option
+def record(report: Path, lock: Path | None, spec: Path | None, output_format: str, output: Path | None) -> int:
+    """Record REPORT, made on another machine, as the golden of its platform class.
+
+    REPORT is what `canary run --format json` or `make gpu-check` wrote. It is refused where
+    `canary run --record` refuses. Exit codes: 0 recorded, 1 drift, 3 not recorded.
+    """
+    from envlock import lockstore
+    from envlock.run import job
+
+    done = job.record_report(lockstore.find(lock, spec, Path()), report, options.say)
+    return _told(done, output_format, output)
 
 
 @command.command(name="compare")

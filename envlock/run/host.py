@@ -12,13 +12,10 @@ from envlock.canary import main, report
 from envlock.canary import request as requests
 from envlock.lockfile import Lockfile
 
-# Where programs and devices are found; none of these chooses a kernel.
-_KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "VIRTUAL_ENV")
-
 
 def environment(lock: Lockfile, extra: Mapping[str, str], own: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the environment of the run: the lockfile's variables over a few of this host's, then `extra`."""
-    kept = {name: own[name] for name in _KEPT if name in own}
+    kept = {name: own[name] for name in main.KEPT if name in own}
     return {**kept, **dict(lock.determinism.env), **extra}
 
 

@@ -116,6 +116,15 @@ def run(path: Path, wanted: Wanted, say: Say) -> Done:
     return Done(name=lock.environment.name, document=document, report=report, judgement=judgement)
 
 
+def record_report(path: Path, report: Path, say: Say) -> Done:
+    """Record the report in a file, made on another machine, into the lockfile at `path` where it may be.
+
+    Raises `UsageError` when the file holds no report.
+    """
+    with lockstore.editing(path) as lock:
+        return _record(path, lock, _report_in(report), say)
+
+
 def _observed(lock: Lockfile, wanted: Wanted, say: Say) -> dict[str, Any]:
     document = _request(lock, wanted)
     on_gpu = document["backend"] == platform.CUDA

@@ -11,6 +11,9 @@ import pytest
 import samples
 
 from envlock import lockstore
+from envlock import spec as specs
+from envlock.gpucheck import canaries
+from envlock.lock.settings import determinism_of
 
 
 def written(folder: Path, name: str, document: object) -> Path:
@@ -152,9 +155,36 @@ def test_an_image_without_torch_could_not_tell(tmp_path: Path, python_image: str
 
 def test_a_gpu_for_a_canary_on_the_cpu_is_exit_2(tmp_path: Path) -> None:
     """`--device` would be ignored in silence."""
-    path = tmp_path / "sample.lock.toml"
-    lockstore.write(path, dataclasses.replace(samples.lock(), host=None, image=None))
-    ended = program.envlock("canary", "run", "-l", path, "--host", "--device", "0")
+    path = lock_without_image(tmp_path)
+    ended = program.envlock("canary", "run", "-l", path, "--host", "--backend", "cpu", "--device", "0")
 
     assert ended.code == 2
-    assert "error: `--device` names a GPU, and the canary runs on the CPU\n\nhint: add `--backend cuda`" in ended.err
+    assert ended.err == "error: `--device` names a GPU, and the canary runs on the CPU\n\nhint: add `--backend cuda`\n"
+
+
+def test_a_report_with_a_fault_is_not_recorded(tmp_path: Path) -> None:
+    """Refused as `canary run --record` refuses, and the lockfile stays what it was."""
+    path = lock_without_image(tmp_path)
+    before = path.read_bytes()
+    report = written(tmp_path, "r.json", made_reports.report(problems=["t3.encoder: raised RuntimeError"]))
+    ended = program.envlock("canary", "record", report, "-l", path)
+
+    assert ended.code == 1
+    assert "error: not recorded: t3.encoder: raised RuntimeError" in ended.err
+    assert path.read_bytes() == before
+
+
+@pytest.mark.torch
+def test_what_a_bare_machine_computed_becomes_a_golden_that_holds(tmp_path: Path) -> None:
+    """The report of `make gpu-check` is recorded, and a run under the lockfile then matches it."""
+    path = tmp_path / "x.lock.toml"
+    strict = determinism_of(specs.Determinism(profile="strict", threads=canaries.THREADS, env=(), torch=()), "x")
+    lockstore.write(path, dataclasses.replace(samples.lock(), image=None, goldens=(), determinism=strict))
+    made = canaries.run(canaries.find_torch(), "cpu", 1, 1)
+    recorded = program.envlock("canary", "record", written(tmp_path, "r.json", made), "-l", path)
+    checked = program.envlock("canary", "run", "--host", "--backend", "cpu", "-l", path)
+
+    assert recorded.code == 0, recorded.err
+    assert "recorded a new golden: " in recorded.err
+    assert checked.code == 0, checked.out
+    assert checked.out.startswith("match: canary of sample")
