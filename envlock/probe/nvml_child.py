@@ -22,18 +22,19 @@ from envlock.probe.host import Absent
 
 MARK = "envlock-nvml "
 ASKING = "envlock-nvml-asks "
+DEADLINE = "ENVLOCK_NVML_DEADLINE"
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from envlock.probe.nvml_child import main; main()"
 _HOST_ONLY = "host-only"
 
 
 def ask(
-    module_file: str | None, deadline: float, command: Sequence[str] | None = None, gpus: bool = True
+    module_file: str | None, seconds: float, command: Sequence[str] | None = None, gpus: bool = True
 ) -> Mapping[str, object]:
     """Return the document of `envlock.probe.nvml.assembled`, made in a child process.
 
     `module_file` is where the module `pynvml` lies, None when there is none. Without
-    `gpus` no GPU is woken or opened. `Absent` says why there is no answer: no binding, a
-    deadline passed, a child that crashed.
+    `gpus` no GPU is woken or opened. A child that takes longer than `seconds` is left
+    behind. `Absent` says why there is no answer: no binding, a deadline, a crash.
     """
     from envlock.process import Overdue, run
 
@@ -43,14 +44,27 @@ def ask(
         raise Absent(FAILED, "this Python does not know its own program, so NVML cannot be asked in a child process")
     argv = command or (sys.executable, "-I", "-c", _PROGRAM, package_root(), _folder(module_file))
     try:
-        finished = run((*argv, *(() if gpus else (_HOST_ONLY,))), deadline)
+        finished = run((*argv, *(() if gpus else (_HOST_ONLY,))), seconds)
     except Overdue as error:
-        return parse(_text(error.stdout), "it gave no answer within {:g} s".format(deadline))
+        return parse(_text(error.stdout), "it gave no answer within {:g} s".format(seconds))
     except ToolError as error:
         raise Absent(FAILED, "NVML was asked in a child process: {}".format(error.message)) from None
     status = finished.status
     how = "killed by signal {}".format(-status) if status < 0 else "status {}".format(status)
     return parse(_text(finished.stdout), "its process left no answer ({})".format(how))
+
+
+def deadline(chosen: str | None, default: float) -> float:
+    """Return the seconds that NVML may take: `chosen`, or the `default`; `Absent` for what is no such number."""
+    if not chosen:
+        return default
+    try:
+        seconds = float(chosen)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds < 86400:
+        raise Absent(FAILED, "{}={}: not a number of seconds".format(DEADLINE, chosen))
+    return seconds
 
 
 def parse(text: str, why: str) -> Mapping[str, object]:
