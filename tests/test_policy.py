@@ -13,10 +13,11 @@ from samples import facts, gpu_facts, host, lock
 
 from envlock.errors import LockfileError
 from envlock.facts import OUTCOMES, UNANSWERED, VALUE, Observed, absent, value
-from envlock.lockfile import Rule
+from envlock.lockfile import Rule, read_rules
 from envlock.policy import default_rules, fits, locked_keys, policy_of, policy_of_lock, rules_of
 from envlock.registry import REGISTRY
 from envlock.rules import Outcome, parse
+from envlock.tables import Table
 
 
 def judged(rule: str, expected: Observed, observed: Observed, unit: str = "") -> Outcome:
@@ -318,7 +319,7 @@ def test_the_rules_in_the_documentation_are_usable() -> None:
     """The example of `docs/policy.md` is a policy that a spec may hold."""
     text = (Path(__file__).resolve().parents[1] / "docs/policy.md").read_text()
     held = tomllib.loads(text.split("```toml\n", 1)[1].split("```", 1)[0])["policy"]["rules"]
-    wanted = tuple(Rule(key=key, **rule) for key, rule in sorted(held.items()))
-    assert len(wanted) == 5
+    wanted = read_rules(Table(held, "docs/policy.md", LockfileError))
+    assert len(wanted) == 6
     rules = {rule.key: rule.rule for rule in rules_of(host([gpu_facts()]), wanted, "envlock.toml")}
     assert rules["gpu.power_limit"] == "within 10 W"
