@@ -9,7 +9,9 @@ import os
 from datetime import date
 from pathlib import Path
 
+from envlock import cudacompat
 from envlock.drift import Comparison, Drift, Kind, compare_facts, unanswered
+from envlock.facts import Facts
 from envlock.lockfile import Image, Lockfile
 from envlock.policy import Policy
 
@@ -29,17 +31,23 @@ def check(lock: Lockfile, policy: Policy, facts: Path | None, image: str | None,
     if facts is not None:
         from envlock.documents import name, read_facts
 
-        found.append((compare_facts(lock.host, read_facts(facts), policy, today), name(facts)))
+        found.append((_compare(lock, read_facts(facts), policy, today), name(facts)))
     elif image is None:
         from envlock.probe import probe
 
-        found.append((compare_facts(lock.host, probe(), policy, today), "this host"))
+        found.append((_compare(lock, probe(), policy, today), "this host"))
     if image is not None:
         found.append((check_image(lock.image, image), f"image `{image}`"))
     comparison, subject = found[0]
     for other, also in found[1:]:
         comparison, subject = comparison.and_also(other), f"{subject} and {also}"
     return comparison, subject
+
+
+def _compare(lock: Lockfile, observed: Facts, policy: Policy, today: date) -> Comparison:
+    """Return how the facts stand to the locked host, and the driver to the locked CUDA runtime."""
+    found = compare_facts(lock.host, observed, policy, today)
+    return found.and_also(cudacompat.compare(lock, observed, policy, today))
 
 
 def check_image(locked: Image | None, reference: str) -> Comparison:

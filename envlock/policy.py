@@ -21,6 +21,10 @@ GPU_COUNT = "nvidia.gpu_count"
 a driver that gave no answer on the golden host would make a dead driver a match on every node."""
 
 
+CUDA_RUNTIME = "cuda.runtime"
+"""Whether the driver runs the locked CUDA runtime: judged like a fact, though no host holds it."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
     """The rules of one lockfile, ready to judge. `where` is the file, for messages."""
@@ -74,7 +78,7 @@ def policy_of(
     """
     units = tuple((key, entry.unit) for key, entry in registry.items() if entry.unit)
     policy = Policy(rules=rules, units=units, where=where)
-    known = tuple(sorted({*registry, *locked}))
+    known = tuple(sorted({*registry, *locked, CUDA_RUNTIME}))
     for rule in rules:
         if "*" in rule.key and rule.unknown == "allow":
             raise LockfileError(

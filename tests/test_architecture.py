@@ -36,7 +36,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("envlock.rules", "envlock.lockstore", "envlock.waivers"),
     ("envlock.policy",),
     ("envlock.drift",),
-    ("envlock.difference", "envlock.store"),
+    ("envlock.difference", "envlock.store", "envlock.cudacompat"),
     ("envlock.lockdiff",),
     ("envlock.lock",),
     ("envlock.image",),
