@@ -83,11 +83,11 @@ def _waived_lines(group: list[Drift]) -> Iterator[str]:
 
 
 def _label(drift: Drift) -> tuple[str, str]:
-    if drift.reset and drift.kind is Kind.CHANGED:
-        return "reset", "yellow" if drift.severity == "warning" else "red"
     if drift.severity == "warning":
         return "warning", "yellow"
-    return ("unknown", "yellow") if drift.kind is Kind.UNANSWERED else (drift.kind.value, "red")
+    if drift.kind is Kind.UNANSWERED:
+        return "unknown", "yellow"
+    return "reset" if drift.reset and drift.kind is Kind.CHANGED else drift.kind.value, "red"
 
 
 def check_counts(comparison: Comparison) -> str:

@@ -143,7 +143,7 @@ def of_error(error: EnvlockError, command: str, path: str) -> View:
 
 def alike(items: Iterable[Item]) -> list[list[Item]]:
     """Return the items in groups that are one but for the device: eight GPUs are told once."""
-    return folded(items, lambda item: (item.level, item.kind, item.key, item.said, item.because, item.command))
+    return folded(items, lambda item: (item.level, item.kind, item.key, item.said, item.because))
 
 
 def devices(group: list[Item]) -> str:
@@ -168,7 +168,7 @@ def _kind(drift: Drift) -> str:
 
 def _of_drift(drift: Drift, level: Level, kind: str, lines: Mapping[str, tuple[tuple[int, str], ...]]) -> Item:
     said = "; ".join(change(drift.expected, drift.observed))
-    until = f"until {shown(drift.until)}" if drift.until else ""
+    until = f"until {shown(drift.until)}" if drift.until and level is Level.NOTE else ""
     return Item(
         level=level,
         kind=kind,
