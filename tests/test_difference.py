@@ -123,6 +123,8 @@ def every_change(held: Any) -> Iterator[tuple[str, Any]]:
     """Yield copies of a value that differ in one leaf each, with the leaf's path."""
     if dataclasses.is_dataclass(held) and not isinstance(held, type):
         for field in dataclasses.fields(held):
+            if not field.compare:
+                continue  # says where the value came from, and is no part of it
             for path, changed in every_change(getattr(held, field.name)):
                 yield f".{field.name}{path}", dataclasses.replace(held, **{field.name: changed})
     elif isinstance(held, tuple):

@@ -48,6 +48,8 @@ threads = 2
 # "sdp.flash" = false
 
 # How facts of a host are judged; the lockfile starts with a rule for each fact it holds.
+# [policy]
+# profile = "bits"                  # "identity": the same kind of machine; "strict": every locked fact
 # [policy.rules]
 # "system.kernel" = {{ rule = "ignore" }}
 """

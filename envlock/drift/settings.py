@@ -14,10 +14,11 @@ from envlock.registry import Entry
 from envlock.rules import Outcome, parse
 
 GPU_BLANK = "{gpu}"
+PENDING = "_pending"
+"""What the key of a fact ends in that holds what a mode (`gpu.ecc`) will be after a reset."""
 
 _RESET_GPU = f"nvidia-smi --gpu-reset -i {GPU_BLANK}"
 _PERSISTENCE = "gpu.persistence"
-_PENDING = "_pending"
 
 _BLANK = re.compile(r"\{([a-z0-9_.]+)(?::([A-Za-z]+))?\}")
 # What a command may hold of a value: a lockfile can come from a stranger, and people paste commands.
@@ -55,8 +56,8 @@ def restoring(
     waiting = _waiting(entry, observed, seen, registry)
     if waiting:
         # The wanted value is on its way: to set it once more would do nothing.
-        return Restoring(waiting, command=_RESET_GPU if seen[key + _PENDING] == expected else command)
-    if key.endswith(_PENDING):
+        return Restoring(waiting, command=_RESET_GPU if seen[key + PENDING] == expected else command)
+    if key.endswith(PENDING):
         waiting = _waited_for(entry, observed, seen, registry)
         return Restoring(waiting, command=command)
     default = _default(entry, locked, seen)
@@ -80,6 +81,8 @@ def in_words(entry: Entry, seen: Observed) -> str:
         return "on" if seen.value else "off"
     if entry.unit == "mW" and isinstance(seen.value, int):
         return f"{_watts(seen.value)} W"
+    if isinstance(seen.value, str):
+        return f"`{seen.value}`"
     return f"{seen.text()} {entry.unit}".rstrip()
 
 
@@ -88,15 +91,15 @@ def in_words(entry: Entry, seen: Observed) -> str:
 
 def _waiting(entry: Entry, observed: Observed, seen: Mapping[str, Observed], registry: Mapping[str, Entry]) -> str:
     """Return in words that another value waits for a reset; empty when none does."""
-    pending = seen.get(entry.key + _PENDING)
-    if entry.key + _PENDING not in registry or pending is None or not pending.has_value or pending == observed:
+    pending = seen.get(entry.key + PENDING)
+    if entry.key + PENDING not in registry or pending is None or not pending.has_value or pending == observed:
         return ""
     return f"a change waits for a reset: {entry.label} will then be {in_words(entry, pending)}"
 
 
 def _waited_for(entry: Entry, observed: Observed, seen: Mapping[str, Observed], registry: Mapping[str, Entry]) -> str:
     """Return the same words for the pending fact itself."""
-    current = entry.key.removesuffix(_PENDING)
+    current = entry.key.removesuffix(PENDING)
     if current not in registry or current not in seen:
         return ""
     return _waiting(registry[current], seen[current], {entry.key: observed}, registry)

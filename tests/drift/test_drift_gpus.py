@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from worlds import CPU, DRIVER, H100, PLACES, TODAY, check, errors, hgx, locked, of, without
+from gpu_worlds import CPU, DRIVER, H100, PLACES, TODAY, check, errors, hgx, locked, of, without
 
 from envlock.drift import Kind, Verdict, compare_facts
 from envlock.facts import Device, Facts, Observed, absent, value

@@ -1,7 +1,7 @@
 """Policy profiles over whole hosts: what each makes of a reboot, a repair, another slot, an update."""
 
 import pytest
-from worlds import AFTER_BOOT, CPU, H100, PLACES, check, errors, hgx, laptop, locked, warnings, without
+from gpu_worlds import AFTER_BOOT, CPU, H100, PLACES, check, errors, hgx, laptop, locked, warnings, without
 
 from envlock.drift import Kind, Verdict
 from envlock.facts import Facts, absent, value

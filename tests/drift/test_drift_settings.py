@@ -3,10 +3,11 @@
 import shlex
 
 import pytest
-from worlds import AFTER_BOOT, H100, MIG, PLACES, UNSUPPORTED, check, errors, hgx, laptop, of, warnings
+from gpu_worlds import AFTER_BOOT, H100, MIG, PLACES, UNSUPPORTED, check, errors, hgx, laptop, of, warnings
 
 from envlock.drift import Kind, Verdict
 from envlock.facts import Device, Facts, Observed, absent, value
+from envlock.lockfile import Rule
 
 ALL = ",".join(PLACES)
 
@@ -35,6 +36,12 @@ def test_a_reset_power_limit_says_the_default_and_why_it_fell_back() -> None:
     assert of(check(hgx(), hgx(gpu_changes=on)), "gpu.power_limit")[0].because == (
         "reset to default: the default is 700 W; such a setting is lost with a reboot or a driver update"
     )
+
+
+def test_a_default_that_is_a_word_is_quoted() -> None:
+    """The compute mode's default is called default."""
+    drift = of(check(hgx(), hgx(gpu_changes=AFTER_BOOT)), "gpu.compute_mode")[0]
+    assert drift.because.startswith("reset to default: the default is `default`; ")
 
 
 def test_a_limit_that_somebody_set_is_no_reset() -> None:
@@ -111,7 +118,7 @@ def test_ecc_that_will_go_off_with_the_next_reset_is_a_warning_of_its_own() -> N
 
 
 def test_ecc_off_now_and_after_a_reset_is_to_be_set() -> None:
-    """No change waits; the board's default would have been on, so it was no reset either."""
+    """No change waits; the default would have been on, so it was no reset; both modes are one difference."""
     off = {"gpu.ecc": value(False), "gpu.ecc_pending": value(False)}
     found = check(hgx(), hgx(gpu_changes=off, on=(1,)))
 
@@ -119,6 +126,24 @@ def test_ecc_off_now_and_after_a_reset_is_to_be_set() -> None:
     assert {(drift.command, drift.because, drift.reset) for drift in found.drifts} == {
         (f"nvidia-smi -i {PLACES[1]} -e 1", "", False)
     }
+    assert [drift.key for drift in found.drifts] == ["gpu.ecc"]
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        (Rule(key="gpu.ecc", rule="ignore"),),
+        (Rule(key="gpu.ecc", rule="one-of true, false"),),
+        (Rule(key="gpu.ecc", rule="exact", severity="warning"), Rule(key="gpu.ecc_pending", rule="exact")),
+    ],
+)
+def test_a_mode_after_a_reset_is_told_where_the_mode_itself_does_not_tell_it(rules: tuple[Rule, ...]) -> None:
+    """Where the rule of the mode lets it pass, or takes it more lightly, nothing is hidden by it."""
+    off = {"gpu.ecc": value(False), "gpu.ecc_pending": value(False)}
+    found = check(hgx(), hgx(gpu_changes=off, on=(1,)), *rules)
+    assert [(drift.key, drift.kind) for drift in found.drifts if drift.key == "gpu.ecc_pending"] == [
+        ("gpu.ecc_pending", Kind.CHANGED)
+    ]
 
 
 # ---- MIG -------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ import dataclasses
 from datetime import date, timedelta
 
 import pytest
+from gpu_worlds import PLACES, check, hgx, locked, of, without
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import PLACES, check, hgx, locked, of, without
 
 from envlock import waivers
 from envlock.drift import Comparison, Kind, Verdict, compare_facts
