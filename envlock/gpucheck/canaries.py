@@ -134,15 +134,23 @@ def gpus_in(document: Mapping[str, Any]) -> List[str]:
 
 
 def on_other_gpus(torch: Torch, first: Result) -> List[Result]:
-    """Run the canary once on every GPU that `first` saw and did not use, and compare each with it."""
+    """Run the canary once on every further GPU that `first` saw, and compare each with it."""
     results = []
     for number, uuid in enumerate(gpus_in(first.report)):
-        if uuid == first.uuid or not uuid.startswith("GPU-"):
+        if number == 0:  # the one that `first` ran on
             continue
         label = "GPU {}".format(number)
-        document = run(torch, platform.CUDA, 1, 1, {"CUDA_VISIBLE_DEVICES": uuid})
+        document = run(torch, platform.CUDA, 1, 1, {"CUDA_VISIBLE_DEVICES": visible(number, uuid)})
         results.append(beside(judged(label, document, platform.CUDA), first))
     return results
+
+
+def visible(number: int, uuid: str, own: Mapping[str, str] = os.environ) -> str:
+    """Return what CUDA_VISIBLE_DEVICES must be for GPU `number` alone: its UUID, else its place."""
+    if uuid.startswith("GPU-"):
+        return uuid
+    shown = [name.strip() for name in own.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return shown[number] if number < len(shown) else str(number)
 
 
 def beside(result: Result, first: Result) -> Result:

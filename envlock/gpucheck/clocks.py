@@ -79,8 +79,7 @@ def watch(smi: SmiProgram, load: Optional[List[str]], environment: Mapping[str, 
     found = answer[0] if answer else "the load did not end"
     if isinstance(found, str):
         return Seen(tuple(idle), tuple(loaded), "", {}, found)
-    uuid = str(found.get("uuid", ""))
-    return Seen(tuple(idle), tuple(loaded), uuid, found, smi.hangs)
+    return Seen(tuple(idle), tuple(loaded), str(found.get("uuid", "")), found, smi.hangs)
 
 
 def _fields(smi: SmiProgram) -> Any:
@@ -210,7 +209,7 @@ def document(seen: Seen) -> Dict[str, Any]:
     return {
         "schema": "envlock.gpu-check-clocks/1",
         "loaded": seen.uuid,
-        "load": dict(seen.load),
+        "load": {key: held for key, held in seen.load.items() if key != "libraries"},
         "failure": seen.failure,
         "idle": [item._asdict() for item in seen.idle],
         "under-load": [item._asdict() for item in seen.loaded],

@@ -97,7 +97,7 @@ class Check:
         self.facts = probe(host=self.host)
         answer = self.recordings.get(commands.XML.file)
         output, failure = (answer.stdout, answer.failure) if answer else (b"", "nvidia-smi is not on PATH")
-        self.told = [sources.by_nvml(self.host.module_file("pynvml")), sources.by_smi(output, failure)]
+        self.told = [sources.by_nvml(self.host), sources.by_smi(output, failure)]
         for facts in [self.facts, *(source.facts for source in self.told if source.facts is not None)]:
             self.scrubber.learn_facts(
                 [facts.to_document()["host"], *(gpu["facts"] for gpu in facts.to_document()["devices"])]
@@ -130,12 +130,14 @@ class Check:
         ran = bool(self.results) and self.results[0].report.get("outcome") == "ran"
         if not self.smi.there or self.smi.hangs:
             self.seen = clocks.Seen((), (), "", {}, self.smi.hangs or "nvidia-smi is not on PATH")
+            self.steps.append(summary.libraries_step({}))
             return
         if ran:
             self.say("looking at the clocks under load: {:g} seconds".format(clocks.LOAD_SECONDS))
         argv = canary.command("worker")
         load = canaries.child(self.torch, [*argv[:3], _LOAD, argv[4], str(clocks.LOAD_SECONDS)])
         self.seen = clocks.watch(self.smi, load if ran else None, canaries.environment(self.torch, {}))
+        self.steps.append(summary.libraries_step(self.seen.load.get("libraries", {})))
 
     def _write(self) -> int:
         out = self.folder
@@ -149,6 +151,8 @@ class Check:
         for result in self.results:
             out.json("canary-{}.json".format(result.label.lower().replace(" ", "-")), dict(result.report))
         out.json("clocks.json", clocks.document(self.seen))
+        if self.seen.load.get("libraries"):
+            out.json("libraries.json", self.seen.load["libraries"])
         out.text("determinism.toml", summary.determinism_text())
         if self.faults:
             out.text("faults.txt", "\n".join(self.faults))

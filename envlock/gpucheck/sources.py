@@ -9,11 +9,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from envlock.errors import EXIT_DRIFT, EXIT_MATCH, EXIT_UNKNOWN, EnvlockError
 from envlock.facts import Device, Facts, observed_from
-from envlock.probe import nvml_child, smi
+from envlock.probe import smi
 from envlock.probe.crosscheck import cross_check
-from envlock.probe.host import Absent
-
-NVML_DEADLINE = 120.0
+from envlock.probe.host import Absent, Host
 
 
 class Source(NamedTuple):
@@ -25,22 +23,22 @@ class Source(NamedTuple):
     notes: Tuple[str, ...] = ()
 
 
-def by_nvml(module_file: Optional[str]) -> Source:
-    """Ask NVML in a child process; `module_file` is where this Python has the module pynvml, None: nowhere."""
-    if module_file is None:
-        return Source("NVML", None, "this Python has no module pynvml (nvidia-ml-py), so NVML was not asked directly")
+def by_nvml(host: Host) -> Source:
+    """Ask NVML in a child process, through the module pynvml of this Python."""
     try:
-        answer: Any = nvml_child.ask(module_file, NVML_DEADLINE)
+        answer: Any = host.nvml()
         if "error" in answer:
             return Source("NVML", None, str(answer["error"]))
-        host = {key: observed_from(held, "NVML", key) for key, held in answer["host"].items()}
+        told = {key: observed_from(held, "NVML", key) for key, held in answer["host"].items()}
         gpus = [Device("gpu", _place(gpu, number), _told(gpu["facts"])) for number, gpu in enumerate(answer["gpus"])]
-        notes = tuple(str(note) for note in answer.get("notes", ()))
+        notes = [str(note) for note in answer.get("notes", ())]
+        if answer.get("unfinished"):
+            notes.append(str(answer["unfinished"]))
     except Absent as absence:
         return Source("NVML", None, absence.detail)
     except (EnvlockError, KeyError, TypeError, AttributeError) as error:
         return Source("NVML", None, "the answer of the child that asked NVML is not understood: {}".format(error))
-    return Source("NVML", Facts(host, gpus, notes), "", notes)
+    return Source("NVML", Facts(told, gpus, notes), "", tuple(dict.fromkeys(notes)))
 
 
 def _place(gpu: Dict[str, Any], number: int) -> str:

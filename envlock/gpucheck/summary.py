@@ -111,7 +111,21 @@ def _libraries(libraries: List[Mapping[str, Any]]) -> List[str]:
     if not libraries:
         return ["None: torch ran on no GPU."]
     rows = ["| library | build id | path |", "|--|--|--|"]
-    return rows + ["| {name} | `{build-id}` | {path} |".format(**item) for item in libraries]
+    rows += ["| {name} | `{build-id}` | {path} |".format(**item) for item in libraries]
+    return [*rows, "", "Versions, packages and where each comes from: `libraries.json`."]
+
+
+def libraries_step(document: Mapping[str, Any]) -> Step:
+    """Return how the CUDA libraries of the load stand: `document` is `envlock probe --pid`'s, or empty."""
+    if "findings" not in document:
+        return Step("CUDA libraries", EXIT_UNKNOWN, str(document.get("failure", "nothing was computed on a GPU")))
+    found = document["findings"]
+    severities = {item["severity"] for item in found}
+    code = EXIT_DRIFT if "error" in severities else EXIT_UNKNOWN if "unknown" in severities else EXIT_MATCH
+    said = ["{severity}: {what}".format(**item) for item in found]
+    return Step(
+        "CUDA libraries", code, "{} loaded, {} findings".format(len(document["libraries"]), len(found)), tuple(said)
+    )
 
 
 def _golden(recordable: bool) -> List[str]:

@@ -12,8 +12,10 @@ import made_reports
 import pytest
 import recordings
 from canary import interpreters
+from fakes.nvml import world
 
 from envlock.gpucheck import canaries, clocks, main
+from envlock.gpucheck.summary import libraries_step
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -89,6 +91,39 @@ def test_a_torch_without_cuda_is_unknown_on_the_gpu_and_runs_on_the_cpu(tmp_path
     assert "sees no GPU" in steps["canary on GPU 0"]["line"]
     assert json.loads((tmp_path / "out/canary-gpu-0.json").read_text())["outcome"] == "failed"
     assert "There is none: the canary did not run on a GPU here" in (tmp_path / "out/REPORT.md").read_text()
+
+
+@pytest.mark.torch
+def test_where_nvml_and_nvidia_smi_disagree_it_is_a_definite_difference(tmp_path: Path) -> None:
+    """A real library answers for NVML, recorded text for nvidia-smi: both are named, by GPU and fact."""
+    program = recordings.program(tmp_path)
+    ended = check(sys.executable, tmp_path / "out", program.parent, **world("hgx-h100"))
+    (step,) = (step for step in summary(tmp_path / "out")["steps"] if step["name"] == "NVML and nvidia-smi")
+    said = "\n".join(step["findings"])
+
+    assert (ended.returncode, step["exit-code"]) == (1, 1), ended.stderr
+    assert "GPU at 0000:1b:00.0: " in said
+    assert "NVIDIA H200" in said
+    assert "NVIDIA H100 80GB HBM3" in said
+    assert "1650000000000" not in (tmp_path / "out/facts-nvml.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("document", "code", "line"),
+    [
+        ({}, 3, "nothing was computed on a GPU"),
+        ({"failure": "no /proc"}, 3, "no /proc"),
+        ({"libraries": [{}], "findings": []}, 0, "1 loaded, 0 findings"),
+        ({"libraries": [{}], "findings": [{"severity": "warning", "what": "two"}]}, 0, "1 loaded, 1 findings"),
+        ({"libraries": [{}], "findings": [{"severity": "error", "what": "mixed"}]}, 1, "1 loaded, 1 findings"),
+        ({"libraries": [{}], "findings": [{"severity": "unknown", "what": "x"}]}, 3, "1 loaded, 1 findings"),
+    ],
+)
+def test_the_libraries_of_the_load_are_judged_by_their_findings(document: Any, code: int, line: str) -> None:
+    """What `envlock probe --pid` calls an error is a definite difference here too."""
+    step = libraries_step(document)
+
+    assert (step.code, step.line) == (code, line)
 
 
 def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **smi: Any) -> tuple[int, Path]:

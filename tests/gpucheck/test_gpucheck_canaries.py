@@ -97,6 +97,19 @@ def test_every_other_gpu_is_run_by_its_uuid(monkeypatch: pytest.MonkeyPatch) -> 
     assert [(result.label, result.code) for result in results] == [("GPU 1", 0)]
 
 
+@pytest.mark.parametrize(
+    ("uuid", "own", "expected"),
+    [
+        ("GPU-b", {"CUDA_VISIBLE_DEVICES": "4,5"}, "GPU-b"),
+        ("(this torch does not say)", {}, "1"),
+        ("(this torch does not say)", {"CUDA_VISIBLE_DEVICES": "4, 5"}, "5"),
+    ],
+)
+def test_a_gpu_whose_uuid_is_not_told_is_named_by_its_place(uuid: str, own: dict[str, str], expected: str) -> None:
+    """Its place among those that this shell shows, not among all."""
+    assert canaries.visible(1, uuid, own) == expected
+
+
 def test_the_environment_is_the_profile_and_little_else() -> None:
     """A variable of this shell that decides bits does not get in."""
     own = {"PATH": "/bin", "MKL_CBWR": "COMPATIBLE", "PYTHONPATH": "/x", "CUDA_VISIBLE_DEVICES": "1"}
