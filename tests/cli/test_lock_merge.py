@@ -167,15 +167,21 @@ def test_a_history_that_crosses_is_merged(repository: Repository) -> None:
     repository.branches(package("torch", "2.13.1"), package("torch", "2.13.2"))
     repository.done("branch", "left")
     repository.done("branch", "right", "theirs")
-    for branch, other, version in (("main", "right", "2.13.1"), ("theirs", "left", "2.13.2")):
+    for branch, other, also in (("main", "right", package("rich", "14.1")), ("theirs", "left", kernel("6.2"))):
         repository.done("checkout", "-q", branch)
         repository.git("merge", "-q", other, "-m", "cross")
-        repository.commit(package("torch", version), start=samples.lock())
-    repository.commit(package("torch", "2.13.1"))
+        repository.commit(package("torch", "2.13.1"), also, start=samples.lock())
+    assert len(repository.done("merge-base", "--all", "main", "theirs").split()) == 2
     ended = repository.git("merge", "-q", "main", "-m", "again")
+    found = lockstore.read(repository.lock)
 
     assert ended.code == 0, ended.out + ended.err
-    assert {wheel.name: wheel.version for wheel in lockstore.read(repository.lock).python}["torch"] == "2.13.1"
+    assert {wheel.name: wheel.version for wheel in found.python} == {
+        "numpy": "2.4.6",
+        "rich": "14.1",
+        "torch": "2.13.1",
+    }
+    assert found.host == samples.host(changed={"system.kernel": value("6.2")})
 
 
 def test_an_old_lockfile_is_merged_with_a_new_one(repository: Repository) -> None:

@@ -44,6 +44,19 @@ def test_the_folder_is_complete(locked: Path) -> None:
     assert {path: path.lstat().st_mtime for path in out.rglob("*")} == before
 
 
+def test_a_lockfile_of_format_version_1_gives_the_same_folder(locked: Path) -> None:
+    """Migrating moves nothing that decides the image."""
+    assert rendered(locked)[0] == 0
+    out = locked.parent.parent / "out"
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    text = locked.read_text()
+    assert "lock-version = 2" in text
+    locked.write_text(text.replace("lock-version = 2", "lock-version = 1"))
+
+    assert rendered(locked, "--force")[0] == 0
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
 def test_a_folder_of_somebody_else_is_refused(locked: Path) -> None:
     """Exit 2 and the way out."""
     out = locked.parent.parent / "out"
