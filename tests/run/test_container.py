@@ -74,6 +74,7 @@ def test_the_environment_is_the_images_and_the_extra_and_nothing_of_the_engines(
     assert report["env"] == {
         "A": "b=c",
         "ENVLOCK_TEST": "tried",
+        "CUDA_CACHE_PATH": "/envlock-cache/nv",
         "HOME": "/tmp",
         "PATH": "/opt/venv/bin",
         "TMPDIR": "/tmp",
