@@ -12,7 +12,7 @@ from envlock.rules import Outcome
 
 
 def compare_gpus(bench: Bench, host: Host, observed: Facts) -> bool:
-    """Compare the GPUs; return whether one was missing or more than locked."""
+    """Compare the GPUs; return whether one was missing, more than locked, or not looked at."""
     gpus = observed.gpus()
     total = sum(group.count for group in host.gpus)
     locked_count = dict(host.facts).get(GPU_COUNT, value(total))
@@ -28,10 +28,27 @@ def compare_gpus(bench: Bench, host: Host, observed: Facts) -> bool:
     if not gpus:
         _not_looked_at(bench, host, observed)
     if count_fits:
-        return False
+        return _unseen(bench, observed)
     extra = _extra(bench, [gpu for index, gpu in enumerate(gpus) if index not in pairs], locked_count, total)
     missing = _missing(bench, host.gpus, pairs, observed.host.get(GPU_COUNT), len(gpus))
-    return extra or missing
+    return extra or missing or _unseen(bench, observed)
+
+
+def _unseen(bench: Bench, observed: Facts) -> bool:
+    """Keep that more GPUs are there than gave their facts: what those are, nobody knows, now as when locked."""
+    listed = len(observed.gpus())
+    count = observed.host.get(GPU_COUNT)
+    if count is None or not isinstance(count.value, int) or count.value <= listed:
+        return False
+    return bench.keep(
+        Drift(
+            key=GPU_COUNT,
+            kind=Kind.UNANSWERED,
+            expected="facts of every GPU",
+            observed=f"{listed} of {count.value} answered",
+            because=_unsure(count, listed) or "",
+        )
+    )
 
 
 def _extra(bench: Bench, gpus: list[Device], locked_count: Observed, total: int) -> bool:

@@ -64,6 +64,9 @@ def _lost(facts: Facts) -> tuple[str, ...]:
         assert on_bus is not None
         assert count is not None
         lines.append(f"{on_bus.text()} GPUs are on the PCI bus, and the driver shows {count.text()}")
+    listed = len(facts.gpus())
+    if count is not None and isinstance(count.value, int) and count.value > listed:
+        lines.append(f"{count.value} GPUs are there, and {listed} gave their facts: {_AGAIN}")
     mute = [gpu.ident for gpu in facts.gpus() if _mute(gpu.facts)]
     if mute:
         lines.append(f"the driver tells nothing about {', '.join(mute)}: {_AGAIN}")

@@ -54,6 +54,20 @@ def test_an_ignored_count_does_not_make_a_dead_driver_a_match() -> None:
     assert check(hgx(), Facts({**hgx().host, GPU_COUNT: value(0)}), IGNORED).verdict is Verdict.MATCH
 
 
+def test_gpus_that_never_answered_are_unknown_also_where_they_did_not_when_locked() -> None:
+    """Eight are counted and seven tell what they are: the eighth agrees with nothing, on either side."""
+    seven = without(hgx(), 5)
+    assert seven.host[GPU_COUNT] == value(8)
+    for rule in (Rule(key=GPU_COUNT, rule="exact"), Rule(key=GPU_COUNT, rule=">=1")):
+        found = check(seven, seven, rule)
+        assert found.verdict is Verdict.UNKNOWN
+        assert [(drift.key, drift.observed, drift.because) for drift in found.drifts] == [
+            (GPU_COUNT, "7 of 8 answered", "8 are there, 7 answered")
+        ]
+    allowed = Rule(key=GPU_COUNT, rule="exact", unknown="allow", reason="one is kept for a guest")
+    assert check(seven, seven, allowed).verdict is Verdict.MATCH
+
+
 def test_a_lost_gpu_is_missing_and_the_count_is_not_told_twice() -> None:
     """The driver counts seven: one is gone, and the other seven are paired with their kind."""
     found = check(hgx(), without(hgx(), 3, {GPU_COUNT: value(7)}))

@@ -43,6 +43,12 @@ def test_a_driver_that_does_not_answer_is_told_loudly() -> None:
     assert "did not say how many (hidden)" in doubts(node(host={GPU_COUNT: absent("hidden")}))[0]
 
 
+def test_gpus_that_gave_no_facts_are_told() -> None:
+    """Counted, and not looked at: a check would say unknown."""
+    (line,) = doubts(node({}, host={GPU_COUNT: value(4), "nvidia.pci_count": value(4)}))
+    assert line.startswith("4 GPUs are there, and 1 gave their facts: make it answer")
+
+
 def test_a_gpu_that_the_driver_lost_is_told() -> None:
     """More on the bus than the driver shows; and one that is shown and says nothing."""
     assert doubts(node({}, host={"nvidia.pci_count": value(2)})) == (
