@@ -13,6 +13,7 @@ import samples
 from envlock import lockstore
 from envlock import spec as specs
 from envlock.gpucheck import canaries
+from envlock.image.engine import Engine
 from envlock.lock.settings import determinism_of
 
 
@@ -188,3 +189,17 @@ def test_what_a_bare_machine_computed_becomes_a_golden_that_holds(tmp_path: Path
     assert "recorded a new golden: " in recorded.err
     assert checked.code == 0, checked.out
     assert checked.out.startswith("match: canary of sample")
+
+
+@pytest.mark.engine
+def test_an_engine_that_has_no_gpu_to_give_is_exit_3(tmp_path: Path, engine: Engine, python_image: str) -> None:
+    """In its own words, with what its host needs; the canary does not run without."""
+    if engine.info.name != "Docker" or Path("/dev/nvidiactl").exists():
+        pytest.skip("Podman ignores what it cannot give, and a machine with a GPU gives it")
+    arguments = ("--image", python_image, "--backend", "cuda", "--format", "json")
+    path = lock_without_image(tmp_path)
+    ended = program.envlock("canary", "run", "-l", path, *arguments, env=program.engine_environment())
+
+    assert (ended.code, ended.document["error"]) == (3, "EngineError")
+    assert "could not select device driver" in ended.document["message"]
+    assert "nvidia-container-toolkit" in ended.document["hint"]
