@@ -14,30 +14,43 @@ from envlock.drift import Comparison, Drift, Kind, compare_facts, unanswered
 from envlock.facts import Facts
 from envlock.lockfile import Image, Lockfile
 from envlock.policy import Policy
+from envlock.probe.libraries.values import Loaded
 
 _WHY = "the image digest is the identity of the environment"
 _FIX = "load the image that `envlock build` wrote, or build it again from the lockfile"
 
 
-def check(lock: Lockfile, policy: Policy, facts: Path | None, image: str | None, today: date) -> tuple[Comparison, str]:
+def check(
+    lock: Lockfile,
+    policy: Policy,
+    facts: Path | None,
+    image: str | None,
+    today: date,
+    loaded: Loaded | None = None,
+) -> tuple[Comparison, str]:
     """Return what was found, and what it was that was checked, in words.
 
     `facts` is a file of facts (`-`: standard input), `image` a reference that an engine
-    holds; with neither, this host is probed. `today` (in UTC) decides which waivers hold.
-    Raises `UsageError` for unusable facts, `EngineError` when no engine answers or none
-    has the image, `IntegrityError` when the image's bytes are not what its own config says.
+    holds, `loaded` what a program was seen to load; with none, this host is probed.
+    `today` (in UTC) decides which waivers hold. Raises `UsageError` for unusable facts,
+    `EngineError` when no engine answers or none has the image, `IntegrityError` when the
+    image's bytes are not what its own config says.
     """
     found: list[tuple[Comparison, str]] = []
     if facts is not None:
         from envlock.documents import name, read_facts
 
         found.append((_compare(lock, read_facts(facts), policy, today), name(facts)))
-    elif image is None:
+    elif image is None and loaded is None:
         from envlock.probe import probe
 
         found.append((_compare(lock, probe(), policy, today), "this host"))
     if image is not None:
         found.append((check_image(lock.image, image), f"image `{image}`"))
+    if loaded is not None:
+        from envlock import libraries
+
+        found.append((libraries.compare(lock, loaded), f"what `{loaded.subject}` loads"))
     comparison, subject = found[0]
     for other, also in found[1:]:
         comparison, subject = comparison.and_also(other), f"{subject} and {also}"

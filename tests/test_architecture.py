@@ -37,7 +37,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("envlock.policy",),
     ("envlock.drift",),
     ("envlock.difference", "envlock.store", "envlock.cudacompat"),
-    ("envlock.lockdiff",),
+    ("envlock.lockdiff", "envlock.libraries"),
     ("envlock.lock",),
     ("envlock.image",),
     ("envlock.run",),

@@ -1,14 +1,15 @@
 """`envlock check`: is this host, are these facts, is this image as the lockfile says?"""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from envlock.cli import gate, options
+from envlock.cli import gate, options, program
 from envlock.report import formats
 
 
-@click.command(name="check")
+@click.command(name="check", context_settings=program.SETTINGS)
 @options.lock_option
 @options.spec_option
 @click.option(
@@ -26,9 +27,11 @@ from envlock.report import formats
 @click.option("--drain", is_flag=True, help="With --as slurm: drain the node, unless it is as locked.")
 @click.option("--node", metavar="NAME", help="The node that is meant [default: SLURMD_NODENAME, else this host].")
 @options.output_option
+@program.program_options
 @click.pass_context
 def command(
     context: click.Context,
+    /,
     lock: Path | None,
     spec: Path | None,
     facts: Path | None,
@@ -38,11 +41,13 @@ def command(
     drain: bool,
     node: str | None,
     output: Path | None,
+    **given: Any,
 ) -> int:
     """Check this host, an image or a facts file against the lockfile.
 
     Without --image no container engine is needed. With --image only the image is
-    checked, from its bytes; with --facts as well, both are.
+    checked, from its bytes; with --facts as well, both are. With --exec or --pid the
+    CUDA libraries that a program really loads are held against the locked packages.
 
     Exit codes: 0 match, 1 drift, 3 could not tell, 4 the image's bytes are wrong.
     With --as npd or nagios they are the supervisor's own (docs/exit-codes.md).
@@ -51,10 +56,12 @@ def command(
     from envlock.policy import policy_of_lock
 
     gate.refuse_contradictions(context)
+    asked = program.program(given, "envlock check")
     path = lockstore.find(lock, spec, Path())
     held = lockstore.read(path)
     policy = policy_of_lock(held, str(path))
-    comparison, subject = checks.check(held, policy, facts, image, options.today())
+    loaded = program.look(asked) if asked else None
+    comparison, subject = checks.check(held, policy, facts, image, options.today(), loaded)
     name = held.environment.name
     if output_format == "text" and not protocol:
         from envlock.report.text import check_text

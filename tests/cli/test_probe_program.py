@@ -9,11 +9,13 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import samples
 from program import envlock
 
-from envlock import agent
+from envlock import agent, lockstore
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs/schema/libraries.schema.json").read_text())
+SCHEMA_FOLDER = Path(__file__).parents[2] / "docs/schema"
+SCHEMA = json.loads((SCHEMA_FOLDER / "libraries.schema.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +155,33 @@ def test_the_agent_fails_in_the_same_way(arguments: list[str], code: int, applic
 
     assert ran.returncode == code
     assert ran.stderr.startswith("error: ")
+
+
+def test_two_observations_are_compared(cudart: str, tmp_path: Path) -> None:
+    """`diff` of two documents: the same twice is 0, another library is 1; with a lockfile it is refused."""
+    one, other = tmp_path / "a.json", tmp_path / "b.json"
+    envlock("probe", "--format", "json", "-o", one, "--exec", *loading(cudart))
+    envlock("probe", "--format", "json", "-o", other, "--exec", sys.executable, "-c", "")
+    same, differ = envlock("diff", one, one), envlock("diff", one, other, "--format", "json")
+    schema = json.loads((SCHEMA_FOLDER / "diff-result.schema.json").read_text())
+    jsonschema.validate(differ.document, schema)
+    lockstore.write(tmp_path / "a.lock.toml", samples.lock())
+    refused = envlock("diff", one, tmp_path / "a.lock.toml")
+
+    assert (same.code, differ.code, refused.code) == (0, 1, 2)
+    assert [(item["section"], item["change"]) for item in differ.document["differences"]] == [("libraries", "removed")]
+    assert refused.err.startswith("error: envlock diff: libraries and lockfile cannot be compared\n")
+
+
+def test_a_program_is_held_against_a_lockfile(cudart: str, tmp_path: Path) -> None:
+    """`check --exec`: a library that no locked package owns is drift; a program without CUDA is as locked."""
+    path = tmp_path / "a.lock.toml"
+    lockstore.write(path, samples.lock())
+    stray = envlock("check", "-l", path, "--format", "json", "--exec", *loading(cudart))
+    plain = envlock("check", "-l", path, "--exec", sys.executable, "-c", "print('said')")
+    failed = envlock("check", "-l", path, "--exec", "false")
+    gone = envlock("check", "-l", path, "--pid", "4194304")
+
+    assert (stray.code, plain.code, failed.code, gone.code) == (1, 0, 3, 3)
+    assert [item["key"] for item in stray.document["drifts"]] == ["library.libcudart.so.12"]
+    assert plain.err == "said\n"
