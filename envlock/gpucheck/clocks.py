@@ -22,7 +22,7 @@ from envlock.gpucheck.commands import REASONS, SAMPLED, SmiProgram, query
 IDLE_SAMPLES = 3
 LOAD_SECONDS = 12.0
 PAUSE = 0.5
-_START = 120.0  # seconds that torch may take to be there
+_START = 120.0  # seconds that torch may take to be there, and the questions after the load as well
 
 BITS = {
     0x001: "gpu idle", 0x002: "applications clocks setting", 0x004: "sw power cap", 0x008: "hw slowdown",
@@ -71,7 +71,7 @@ def watch(smi: SmiProgram, load: Optional[List[str]], environment: Mapping[str, 
     thread = threading.Thread(target=_run, args=(load, environment, answer), daemon=True)
     thread.start()
     loaded: List[Sample] = []
-    end = time.monotonic() + _START + LOAD_SECONDS
+    end = time.monotonic() + 2 * _START + LOAD_SECONDS
     while thread.is_alive() and time.monotonic() < end and not smi.hangs:
         loaded.extend(_sample(smi, fields))
         thread.join(PAUSE)
@@ -95,7 +95,7 @@ def _fields(smi: SmiProgram) -> Any:
 
 def _run(load: List[str], environment: Mapping[str, str], answer: List[Any]) -> None:
     try:
-        ended = process.run(load, _START + LOAD_SECONDS, env=environment)
+        ended = process.run(load, 2 * _START + LOAD_SECONDS, env=environment)
         lines = ended.stdout.decode("utf-8", "replace").strip().splitlines()
         if ended.status == 0 and lines:
             answer.append(json.loads(lines[-1]))

@@ -227,5 +227,6 @@ def main(environment: Mapping[str, str], say: Say, tell: Say) -> int:
     code = check.run()
     for line in summary.lines_of(check.steps):
         tell(line)
+    tell(summary.verdict(check.steps))
     tell("read {} first; exit code {}".format(os.path.join(check.folder.path, "REPORT.md"), code))
     return code

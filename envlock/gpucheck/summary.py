@@ -28,6 +28,14 @@ def code_of(steps: Iterable[Step]) -> int:
     return worst_exit_code(step.code for step in steps)
 
 
+def verdict(steps: Iterable[Step]) -> str:
+    """Return all of it in one line: the worst of the steps, and which of them made it so."""
+    held = list(steps)
+    code = code_of(held)
+    names = ", ".join(step.name for step in held if step.code == code)
+    return WORDS.get(code, "unknown") + (": " + names if code != EXIT_MATCH else "")
+
+
 def lines_of(steps: Iterable[Step]) -> List[str]:
     """Return the steps as lines for a terminal: name, verdict, and the line."""
     return ["{:<26}{:<24}{}".format(step.name, WORDS.get(step.code, "unknown"), step.line) for step in steps]
@@ -71,7 +79,7 @@ def report(
 ) -> str:
     """Return REPORT.md."""
     code = code_of(steps)
-    parts = ["# GPU check: {}".format(WORDS.get(code, "unknown")), ""]
+    parts = ["# GPU check: {}".format(verdict(steps)), ""]
     parts += [
         "Exit code {} (0 all well, 1 a definite difference, 3 could not tell). No setting was changed.".format(code),
         "",

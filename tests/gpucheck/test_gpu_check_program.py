@@ -54,6 +54,7 @@ def test_without_gpu_and_torch_every_python_says_so_and_ends_with_3(version: str
 
     assert (ended.returncode, summary(tmp_path / "out")["exit-code"]) == (3, 3), ended.stderr
     assert "no GPU is seen by NVML, nvidia-smi or on the PCI bus" in ended.stdout
+    assert "\ncould not tell: nvidia-smi, GPUs, NVML and nvidia-smi, canary on GPU 0" in ended.stdout
     assert "torch is not installed in this Python (choose another with `make gpu-check PYTHON=…`)" in ended.stdout
     assert "Traceback" not in ended.stderr
     assert not (tmp_path / "out/faults.txt").exists()
