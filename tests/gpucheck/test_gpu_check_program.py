@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -200,18 +202,24 @@ def test_a_folder_that_holds_something_is_not_touched(tmp_path: Path) -> None:
     )
 
 
+@pytest.fixture
+def everyones() -> Iterator[Path]:
+    """A folder that every user may enter: pytest keeps its own for one."""
+    with tempfile.TemporaryDirectory(prefix="envlock-gpu-check-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-def test_a_plain_user_and_a_checkout_that_is_read_only_and_without_history(tmp_path: Path) -> None:
+def test_a_plain_user_and_a_checkout_that_is_read_only_and_without_history(everyones: Path) -> None:
     """Nothing is written but the folder; where that cannot be, it is said at once."""
-    copy = tmp_path / "copy"
+    copy = everyones / "copy"
     shutil.copytree(ROOT / "envlock", copy / "envlock", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "scripts", copy / "scripts")
     for path in [copy, *copy.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
-    for folder in (tmp_path, *[parent for parent in tmp_path.parents if parent.name.startswith("pytest-")]):
-        folder.chmod(0o755)
     before = sorted(copy.rglob("*"))
-    out = tmp_path / "out"
+    out = everyones / "out"
     out.mkdir()
     out.chmod(0o777)
     python = next((path for path in ("/usr/bin/python3",) if Path(path).exists()), None)
@@ -231,7 +239,7 @@ def test_a_plain_user_and_a_checkout_that_is_read_only_and_without_history(tmp_p
             )
         )
 
-    assert [ended.returncode for ended in results] == [3, 3]
+    assert [ended.returncode for ended in results] == [3, 3], results[0].stderr + results[1].stderr
     assert (out / "REPORT.md").exists(), results[0].stderr
     assert sorted(copy.rglob("*")) == before
     assert results[1].stderr == (
