@@ -38,8 +38,9 @@ def probe(
     _refuse_unknown(only)
     source = host or (LiveHost() if os.fspath(root) == "/" else Host(root))
     gathered = _Gathered(only)
-    # Programs and sockets answer while the files are read.
+    # Programs, sockets and drivers answer while the files are read.
     engines = gathered.attempt("container.", lambda: engine.begin(source))
+    gathered.attempt(("nvidia.", "gpu."), lambda: source.begin_nvml(gathered.wants("gpu.")))
     for prefixes, read in _readers():
         found = gathered.attempt(prefixes, lambda read=read: read(source))  # type: ignore[misc]
         gathered.host.update(found or {})

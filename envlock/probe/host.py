@@ -99,6 +99,9 @@ class Host:
         """Send `request` to a local socket; the function returned gives the answer. Both raise `OSError`."""
         raise _not_recorded()
 
+    def begin_nvml(self, gpus: bool = True) -> None:
+        """Have NVML asked from now on, where there is a sign of it: `nvml` then waits for the answer."""
+
     def nvml(self, gpus: bool = True) -> Mapping[str, object]:
         """Return what NVML says (`envlock.probe.nvml_child.ask`); raises `Absent`. Without `gpus` none is woken."""
         raise _not_recorded()

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Callable, Mapping, Sequence
+from typing import Callable, Dict, Mapping, Sequence
 
 from envlock.errors import ToolError
 from envlock.facts import FAILED, NOT_SUPPORTED
-from envlock.probe import engine, nvml_child
-from envlock.probe.host import Absent, Host, Printed
+from envlock.probe import engine, nvml_child, pci
+from envlock.probe.host import Absent, Host, Printed, deferred
 
 # Where it lies when PATH does not lead to it; the last is Windows' own, under WSL.
 _NVIDIA_SMI = ("/usr/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi")
@@ -27,6 +27,7 @@ class LiveHost(Host):
         # Without persistence the first user wakes every GPU: seconds for each of up to sixteen.
         self._nvml_deadline = nvml_deadline
         self._smi_deadline = smi_deadline
+        self._begun: Dict[bool, Callable[[], Mapping[str, object]]] = {}
 
     def machine(self) -> str:
         return os.uname().machine
@@ -69,8 +70,17 @@ class LiveHost(Host):
     def ask(self, socket_path: str, request: bytes) -> Callable[[], bytes]:
         return engine.send(socket_path, request, self._deadline)
 
+    def begin_nvml(self, gpus: bool = True) -> None:
+        if pci.signs(self):
+            self._begun[gpus] = deferred(lambda: self._ask_nvml(gpus))
+
     def nvml(self, gpus: bool = True) -> Mapping[str, object]:
-        return nvml_child.ask(self.module_file("pynvml"), self._nvml_deadline, gpus=gpus)
+        begun = self._begun.pop(gpus, None)
+        return begun() if begun is not None else self._ask_nvml(gpus)()
+
+    def _ask_nvml(self, gpus: bool) -> Callable[[], Mapping[str, object]]:
+        deadline = nvml_child.deadline(self.variable(nvml_child.DEADLINE), self._nvml_deadline)
+        return nvml_child.begin(self.module_file("pynvml"), deadline, gpus=gpus)
 
     def nvidia_smi(self, *arguments: str) -> Callable[[], Printed]:
         from envlock.process import start

@@ -26,7 +26,6 @@ _OWN_KEYS = tuple(question.key for question in nvml_questions.GPU) + (
 _BETWEEN_KEYS = ("gpu.topology", "gpu.p2p")
 GPU_KEYS = _OWN_KEYS + _BETWEEN_KEYS
 HOST_KEYS = tuple(question.key for question in nvml_questions.HOST)
-_QUIET = 3  # NVML_INIT_FLAG_NO_GPUS | NVML_INIT_FLAG_NO_ATTACH: no GPU is woken, and none is needed
 
 Event = Dict[str, Any]
 Tell = Callable[[str], None]
@@ -76,7 +75,7 @@ def events(pynvml: Any, gpus: bool = True, tell: Tell | None = None) -> Iterator
 def _start(binding: Binding, gpus: bool) -> None:
     if not gpus:
         try:
-            binding.call("nvmlInitWithFlags", _QUIET)
+            binding.call("nvmlInitWithFlags", nvml_library.QUIET)
             return
         except Exception as error:
             # Neither an old binding nor an old driver (before 390) can be told to leave the GPUs alone.

@@ -14,11 +14,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from envlock.errors import ToolError
 from envlock.facts import FAILED
 from envlock.probe.host import Absent
+
+if TYPE_CHECKING:
+    from envlock.process import Running
 
 MARK = "envlock-nvml "
 ASKING = "envlock-nvml-asks "
@@ -30,13 +33,20 @@ _HOST_ONLY = "host-only"
 def ask(
     module_file: str | None, seconds: float, command: Sequence[str] | None = None, gpus: bool = True
 ) -> Mapping[str, object]:
-    """Return the document of `envlock.probe.nvml.assembled`, made in a child process.
+    """Return what the function that `begin` returns gives."""
+    return begin(module_file, seconds, command, gpus)()
+
+
+def begin(
+    module_file: str | None, seconds: float, command: Sequence[str] | None = None, gpus: bool = True
+) -> Callable[[], Mapping[str, object]]:
+    """Start a child process that asks NVML; the function returned gives `envlock.probe.nvml.assembled`.
 
     `module_file` is where the module `pynvml` lies, None when there is none. Without
     `gpus` no GPU is woken or opened. A child that takes longer than `seconds` is left
-    behind. `Absent` says why there is no answer: no binding, a deadline, a crash.
+    behind. `Absent`, from both, says why there is no answer: no binding, a deadline, a crash.
     """
-    from envlock.process import Overdue, run
+    from envlock.process import start
 
     if module_file is None:
         raise Absent(FAILED, "this Python has no NVML binding (the distribution nvidia-ml-py) to ask the driver with")
@@ -44,14 +54,28 @@ def ask(
         raise Absent(FAILED, "this Python does not know its own program, so NVML cannot be asked in a child process")
     argv = command or (sys.executable, "-I", "-c", _PROGRAM, package_root(), _folder(module_file))
     try:
-        finished = run((*argv, *(() if gpus else (_HOST_ONLY,))), seconds)
+        running = start((*argv, *(() if gpus else (_HOST_ONLY,))))
+    except ToolError as error:
+        raise _unasked(error) from None
+    return lambda: _wait(running, seconds)
+
+
+def _wait(running: Running, seconds: float) -> Mapping[str, object]:
+    from envlock.process import Overdue
+
+    try:
+        finished = running.wait(seconds)
     except Overdue as error:
         return parse(_text(error.stdout), "it gave no answer within {:g} s".format(seconds))
     except ToolError as error:
-        raise Absent(FAILED, "NVML was asked in a child process: {}".format(error.message)) from None
+        raise _unasked(error) from None
     status = finished.status
     how = "killed by signal {}".format(-status) if status < 0 else "status {}".format(status)
     return parse(_text(finished.stdout), "its process left no answer ({})".format(how))
+
+
+def _unasked(error: ToolError) -> Absent:
+    return Absent(FAILED, "NVML was asked in a child process: {}".format(error.message))
 
 
 def deadline(chosen: str | None, default: float) -> float:
@@ -120,10 +144,15 @@ def _text(output: bytes) -> str:
 
 def main() -> None:
     """Ask NVML and print marked lines; what the child process runs."""
-    from envlock.probe.nvml import events
+    from envlock.probe import nvml_library
 
     arguments = sys.argv[1:]
     gpus = _HOST_ONLY not in arguments
+    # The driver wakes while Python reads the rest.
+    _write(ASKING + "nvmlInit")
+    nvml_library.begin(os.environ, gpus)
+    from envlock.probe.nvml import events
+
     if len(arguments) > 1 and arguments[1] != _HOST_ONLY:
         # Last, so that it brings the module and shadows nothing of this Python's own.
         sys.path.append(arguments[1])

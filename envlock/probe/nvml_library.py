@@ -16,6 +16,7 @@ from envlock.probe.nvml_binding import NO_LIBRARY, NOT_LOADED
 
 VARIABLE = "ENVLOCK_NVML_LIBRARY"
 NAME = "libnvidia-ml.so.1"
+QUIET = 3  # NVML_INIT_FLAG_NO_GPUS | NVML_INIT_FLAG_NO_ATTACH: no GPU is woken, and none is needed
 _WSL = "/usr/lib/wsl/lib"
 _HEADER = 20  # ELF identification, type and machine
 
@@ -51,6 +52,26 @@ def load(pynvml: Any, environment: Mapping[str, str]) -> Dict[str, str]:
         raise Unusable("{} is the stub that programs are linked with, not a driver's library".format(path))
     match = re.search(r"\.so\.(\d+(?:\.\d+)+)$", path)
     return {"library": path, "library_version": match.group(1) if match else ""}
+
+
+def begin(environment: Mapping[str, str], gpus: bool) -> None:
+    """Start the library in a thread: waking GPUs takes longer than importing the binding.
+
+    Says nothing: `load`, and then the binding's own start, which waits for this one, meet
+    whatever is wrong again.
+    """
+    import _thread
+    from ctypes import CDLL
+
+    try:
+        chosen = environment.get(VARIABLE, "")
+        if chosen:
+            _check_chosen(chosen)
+        start = CDLL(chosen or NAME).nvmlInitWithFlags
+    except (Unusable, OSError, AttributeError):
+        return
+    if "/stubs/" not in (os.path.realpath(chosen) if chosen else _mapped()):
+        _thread.start_new_thread(start, (0 if gpus else QUIET,))
 
 
 def remark(number: int, found: Mapping[str, str]) -> str:
