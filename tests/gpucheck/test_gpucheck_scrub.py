@@ -38,6 +38,17 @@ def test_no_name_is_left_in_any_form_of_output() -> None:
     assert [name for name in [*NAMES, "mallory", "/opt/secret"] if name in whole] == []
 
 
+@pytest.mark.parametrize("command", ["-q -x", "-q", "-L", "nvlink -s", "--query-gpu=name,serial,uuid --format=csv"])
+def test_each_form_alone_gives_its_names_away_and_loses_them(command: str) -> None:
+    """Where a machine answers one command only, its names are learnt from that one."""
+    text = recordings.answers()[command]
+    _, (cleaned,) = scrubbed([text])
+    held = [name for name in NAMES if name in text]
+
+    assert held != []
+    assert [name for name in held if name in cleaned] == []
+
+
 def test_a_dummy_has_the_length_and_shape_of_what_it_stands_for() -> None:
     """Digits stay digits, hex stays hex, a leading zero stays, and everything around stays."""
     _, texts = scrubbed(TEXTS)
