@@ -66,6 +66,13 @@ def test_a_locked_default_cannot_be_reset_to() -> None:
     assert (drift.key, drift.reset, drift.because) == ("gpu.power_limit", False, "")
 
 
+def test_a_value_that_the_policy_no_longer_wants_is_no_reset() -> None:
+    """Locked and observed are both the default; it is the rule that asks for another value."""
+    golden = hgx(gpu_changes={"gpu.power_limit": value(700000)})
+    rule = Rule(key="gpu.power_limit", rule="one-of 650000")
+    assert {drift.reset for drift in check(golden, golden, rule).drifts} == {False}
+
+
 def test_the_default_is_read_from_the_lockfile_where_the_gpu_does_not_say() -> None:
     """A driver that stopped telling the default does not hide a reset."""
     changes = {"gpu.power_limit": value(700000), "gpu.power_limit_default": absent("no-permission")}

@@ -12,7 +12,7 @@ from envlock import waivers
 from envlock.drift import Comparison, Kind, Verdict, compare_facts
 from envlock.errors import SpecError
 from envlock.facts import Facts, Observed, absent, value
-from envlock.lockfile import Rule
+from envlock.lockfile import Host, Rule
 from envlock.policy import GPU_COUNT, locked_keys, policy_of, rules_of
 
 LAST = date(2026, 11, 30)
@@ -34,6 +34,7 @@ def test_a_waived_difference_is_shown_and_decides_nothing() -> None:
     assert (waived.key, waived.device, waived.kind) == ("gpu.ecc", PLACES[5], Kind.CHANGED)
     assert (waived.expected, waived.observed) == ("yes", "no")
     assert (waived.because, waived.until) == ("board returned, ticket 4711", "2026-11-30")
+    assert (waived.command, waived.reset) == ("", False)  # nobody is asked to put it right yet
 
 
 def test_a_waiver_holds_up_to_and_including_its_day() -> None:
@@ -106,6 +107,32 @@ def test_everything_waived_is_something_judged() -> None:
     """A comparison whose only difference is excused is a match, not one that looked at nothing."""
     found = on(LAST)
     assert found.checked == len(found.same) + len(found.waived) + len(found.drifts)
+
+
+def test_a_missing_gpu_that_is_waived_is_something_judged_too() -> None:
+    """All facts ignored but the count, and the count excused: looked at, and a match."""
+    host = locked(hgx())
+    rules = (
+        Rule(key="*", rule="ignore"),
+        Rule(key=GPU_COUNT, rule="exact", reason="one board is at the vendor's", until=str(LAST)),
+    )
+    found = compare_facts(
+        host, without(hgx(), 2, {GPU_COUNT: value(7)}), policy_of(rules, "x", locked_keys(host)), LAST
+    )
+    assert (found.verdict, found.drifts, len(found.waived)) == (Verdict.MATCH, (), 1)
+
+
+def test_an_ended_waiver_of_a_fact_that_is_not_locked_is_an_error_and_no_judgement() -> None:
+    """It is told, and so is that nothing was looked at."""
+    rule = Rule(key="gpu.ecc", rule="exact", reason="x", until="2026-01-01")
+    found = compare_facts(Host(facts=(), gpus=()), hgx(), policy_of((rule,), "x"), LAST)
+    assert {(drift.key, drift.kind) for drift in found.drifts if not drift.device} == {("gpu.ecc", Kind.EXPIRED)}
+    alone = compare_facts(Host(facts=(), gpus=()), Facts({GPU_COUNT: value(0)}), policy_of((rule,), "x"), LAST)
+    assert [(drift.key, drift.kind) for drift in alone.drifts] == [
+        ("host", Kind.UNANSWERED),
+        ("gpu.ecc", Kind.EXPIRED),
+    ]
+    assert alone.drifts[1].because == "x: no longer needed, remove it"
 
 
 def test_a_hand_written_waiver_of_a_pattern_ends_as_one_error() -> None:
