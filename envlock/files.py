@@ -2,13 +2,16 @@
 
 A write is a temporary file in the same folder, fsync, rename, fsync of the folder: at
 any moment the path holds the old bytes or the new ones. The lock is `flock` on a file
-that is never deleted, so it dies with its process and leaves nothing stale.
+that is never deleted, so it dies with its process and leaves nothing stale. What is
+temporary is locked by its writer too: what nobody holds was left by one that was killed.
+A process id would not tell, where containers share a folder.
 """
 
 import contextlib
 import errno
 import fcntl
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,18 +69,18 @@ def replacing(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
     """
     _refuse_irregular(path)
     folder = path.parent
-    temporary = folder / f"{_TEMPORARY}{path.name}-{os.getpid()}-{os.urandom(4).hex()}"
+    prefix = f"{_TEMPORARY}{path.name}-"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(folder, path.name)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        remove_leftovers(folder, re.escape(prefix))
+        descriptor, temporary = _temporary_file(folder, prefix, mode)
         try:
             with os.fdopen(descriptor, "wb") as stream:
                 yield stream
                 stream.flush()
                 os.fchmod(stream.fileno(), mode)
                 os.fsync(stream.fileno())
-            os.replace(temporary, path)
+                os.replace(temporary, path)  # still held: nobody takes it for a leftover
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
@@ -85,6 +88,29 @@ def replacing(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
         fsync_folder(folder)
     except OSError as error:
         raise storage_error(error, path) from error
+
+
+def _temporary_file(folder: Path, prefix: str, mode: int) -> tuple[int, Path]:
+    """Return a new file in `folder`, open and held, and its path."""
+    while True:
+        path = folder / f"{prefix}{os.getpid()}-{os.urandom(4).hex()}"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        if _hold(descriptor, path):
+            return descriptor, path
+        os.close(descriptor)
+
+
+def _hold(descriptor: int, path: Path) -> bool:
+    """Hold what was just made at `path`; return False when one who cleans up was faster, and it is gone."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        # A file system without locks: nobody can tell that this is held, so nobody removes it either.
+        return error.errno not in (errno.EAGAIN, errno.EACCES)
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _refuse_irregular(path: Path) -> None:
@@ -103,13 +129,31 @@ def _refuse_irregular(path: Path) -> None:
         raise UsageError("is no regular file; refusing to replace it", where=path, hint=hint)
 
 
-def remove_leftovers(folder: Path, name: str) -> None:
-    """Remove temporary files for `name` whose writing process is gone."""
-    for leftover in folder.glob(f"{_TEMPORARY}{name}-*"):
-        pid = leftover.name[len(_TEMPORARY) + len(name) + 1 :].split("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            with contextlib.suppress(OSError):
-                leftover.unlink()
+def remove_leftovers(folder: Path, prefix: str) -> None:
+    """Remove temporary files and folders of ours in `folder` that no process holds any more.
+
+    `prefix` is a pattern for how their names begin; a number and letters follow. What
+    cannot be told (no locks here, no permission) is left.
+    """
+    pattern = re.compile(prefix + r"[0-9]+-[A-Za-z0-9_]+")
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if pattern.fullmatch(entry.name):
+                _remove_unless_held(Path(entry.path))
+
+
+def _remove_unless_held(path: Path) -> None:
+    import shutil  # these are for who has something to remove: 5 ms that `check` has no use for
+
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstat(descriptor)
+            if found.st_uid == os.geteuid():
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True) if stat.S_ISDIR(found.st_mode) else path.unlink()
+        finally:
+            os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -119,22 +163,36 @@ def scratch(purpose: str) -> Iterator[Path]:
     A process that is killed cannot clean up after itself: what such ones left, for
     whatever `purpose` (one word), is removed first. Raises `StorageError`.
     """
-    import shutil  # these two: 5 ms that `check` has no use for
     import tempfile
 
     parent = Path(tempfile.gettempdir())
-    for left in parent.glob("envlock-*-*-*"):
-        pid = left.name.split("-")[2]
-        with contextlib.suppress(OSError):
-            ours = left.lstat().st_uid == os.geteuid()
-            if ours and pid.isdigit() and not Path(f"/proc/{pid}").exists():
-                shutil.rmtree(left, ignore_errors=True)
-    try:
-        folder = tempfile.TemporaryDirectory(prefix=f"envlock-{purpose}-{os.getpid()}-", dir=parent)
-    except OSError as error:
-        raise storage_error(error, parent) from error
-    with folder as name:
-        yield Path(name)
+    remove_leftovers(parent, "envlock-[a-z]+-")
+    with temporary_folder(parent, f"envlock-{purpose}-") as folder:
+        yield folder
+
+
+@contextlib.contextmanager
+def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """Give a private folder in `parent`, held until the block ends and then gone.
+
+    `remove_leftovers` with this prefix removes what a killed process left of it. Raises `StorageError`.
+    """
+    import tempfile
+
+    while True:
+        try:
+            made = tempfile.TemporaryDirectory(prefix=f"{prefix}{os.getpid()}-", dir=parent, ignore_cleanup_errors=True)
+        except OSError as error:
+            raise storage_error(error, parent) from error
+        with made as name, contextlib.ExitStack() as stack:
+            try:
+                descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            stack.callback(os.close, descriptor)
+            if _hold(descriptor, Path(name)):
+                yield Path(name)
+                return
 
 
 def fsync_folder(folder: Path) -> None:

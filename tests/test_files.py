@@ -2,10 +2,13 @@
 
 import contextlib
 import errno
+import fcntl
 import os
+import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -173,18 +176,106 @@ def test_a_block_that_raises_leaves_the_old_file(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a"]
 
 
-def test_what_a_dead_writer_left_is_removed_by_the_next(tmp_path: Path) -> None:
-    """A temporary file of a process that is gone is rubbish; that of a living one is not."""
-    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    gone = tmp_path / f".envlock-tmp-a-{dead.stdout.decode().strip()}-00000000"
-    alive = tmp_path / f".envlock-tmp-a-{os.getppid()}-00000000"
-    other = tmp_path / f".envlock-tmp-ab-{dead.stdout.decode().strip()}-00000000"
-    for path in (gone, alive, other):
-        path.write_bytes(b"x")
+WRITE = """
+import sys
+from pathlib import Path
+from envlock import files
+if sys.argv[2] == "file":
+    held = files.replacing(Path(sys.argv[1]) / "a")
+else:
+    held = files.temporary_folder(Path(sys.argv[1]), "envlock-x-")
+with held as made:
+    print(getattr(made, "name", made), flush=True)
+    sys.stdin.read()
+"""
 
+
+@contextlib.contextmanager
+def writing(folder: Path, kind: str, *before: str) -> Iterator[subprocess.Popen[str]]:
+    """Let another process (run by `before`) be in the middle of a write; its temporary file or folder is there."""
+    child = subprocess.Popen(
+        [*before, sys.executable, "-c", WRITE, str(folder), kind],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline()
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_what_a_dead_writer_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    """A temporary file that no process holds is rubbish, though its number is that of a living one."""
+    with writing(tmp_path, "file") as child:
+        held = names(tmp_path)
+        files.write_atomic(tmp_path / "a", b"new")
+        assert names(tmp_path) == sorted([*held, "a"])
+        child.kill()
+        child.wait()
+    for name in (f".envlock-tmp-a-{os.getppid()}-00000000", f".envlock-tmp-ab-{os.getppid()}-00000000"):
+        (tmp_path / name).write_bytes(b"x")
+
+    files.write_atomic(tmp_path / "a", b"newer")
+
+    assert names(tmp_path) == [f".envlock-tmp-ab-{os.getppid()}-00000000", "a"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_writer_in_another_container_is_not_taken_for_a_dead_one(tmp_path: Path, kind: str) -> None:
+    """Two PID namespaces share a folder: the writer's number is nobody's here, and yet it lives."""
+    apart = ("unshare", "--pid", "--fork", "--mount-proc")
+    if shutil.which("unshare") is None or subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("another PID namespace is not allowed here")
+    clean = (
+        "import re, sys\nfrom pathlib import Path\nfrom envlock import files\n"
+        "for prefix in ('.envlock-tmp-a-', 'envlock-x-'):\n"
+        "    files.remove_leftovers(Path(sys.argv[1]), re.escape(prefix))\n"
+    )
+    with writing(tmp_path, kind):
+        held = names(tmp_path)
+        subprocess.run([*apart, sys.executable, "-c", clean, str(tmp_path)], check=True)
+        assert names(tmp_path) == held
+    subprocess.run([*apart, sys.executable, "-c", clean, str(tmp_path)], check=True)
+
+    assert names(tmp_path) == []
+
+
+def test_a_writer_whose_file_was_taken_for_a_leftover_begins_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between making a file and holding it another process may clean up: the write succeeds all the same."""
+    lock = fcntl.flock
+    taken: list[int] = []
+
+    def flock(descriptor: int, how: int) -> None:
+        if not taken:
+            taken.append(descriptor)
+            for left in tmp_path.glob(".envlock-tmp-*"):
+                left.unlink()
+        lock(descriptor, how)
+
+    monkeypatch.setattr("fcntl.flock", flock)
     files.write_atomic(tmp_path / "a", b"new")
 
-    assert sorted(["a", alive.name, other.name]) == names(tmp_path)
+    assert taken
+    assert (tmp_path / "a").read_bytes() == b"new"
+    assert names(tmp_path) == ["a"]
+
+
+def test_without_locks_a_write_works_and_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that knows no locks tells of nobody that it is dead."""
+    left = tmp_path / ".envlock-tmp-a-999999999-00000000"
+    left.write_bytes(b"x")
+
+    def flock(descriptor: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    files.write_atomic(tmp_path / "a", b"new")
+
+    assert names(tmp_path) == [left.name, "a"]
 
 
 def test_two_writers_of_one_file_are_told_apart(tmp_path: Path) -> None:
@@ -259,14 +350,17 @@ def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_scratch_folder_is_private_and_gone_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What killed processes left, for whatever purpose, goes with it; what a living one holds stays."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    for name in ("envlock-x-999999999-abc", f"envlock-x-{os.getppid()}-abc", "envlock-y-999999999-abc", "envlock-x-me"):
+    mine = ("envlock-x-me", "envlock-x-1-not-ours", "envlock-9-1-a")
+    for name in ("envlock-x-999999999-abc", f"envlock-x-{os.getppid()}-abc", "envlock-y-999999999-abc", *mine):
         (tmp_path / name).mkdir()
 
-    with files.scratch("x") as folder:
-        (folder / "file").write_bytes(b"1")
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-
-    assert names(tmp_path) == sorted([f"envlock-x-{os.getppid()}-abc", "envlock-x-me"])
+    with writing(tmp_path, "folder"):
+        living = set(names(tmp_path)) - {name for name in names(tmp_path) if name.endswith("-abc")}
+        with files.scratch("x") as folder:
+            (folder / "file").write_bytes(b"1")
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+            assert set(names(tmp_path)) == {*living, folder.name}
+        assert set(names(tmp_path)) == living
 
 
 def test_no_room_for_temporary_files_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

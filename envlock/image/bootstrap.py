@@ -8,14 +8,13 @@ anew as our own tar: which mmdebstrap it was, and on which host it ran, leaves n
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from envlock import files, process
 from envlock.errors import IntegrityError, ToolError
 from envlock.image import layertar, tree
-from envlock.image.context import gathered, remove_left_over
+from envlock.image.context import gathered
 from envlock.image.saved import ChunkReader
 from envlock.image.volatile import is_volatile
 from envlock.lock.needed import base_key
@@ -44,7 +43,7 @@ def base_tar(lock: Lockfile, store: Store, fresh: bool = False) -> Path:
     """
     # Under /var/tmp, readable by apt's and the user namespace's other users.
     scratch = Path(os.environ.get("TMPDIR") or "/var/tmp")
-    remove_left_over(scratch, _SCRATCH)
+    files.remove_leftovers(scratch, re.escape(_SCRATCH))
     held = None if fresh else store.derived(KIND, base_key(lock))
     if held is not None:
         return held
@@ -56,8 +55,7 @@ def _make(lock: Lockfile, store: Store, scratch: Path) -> Path:
     if shutil.which("mmdebstrap") is None:
         raise ToolError("`mmdebstrap` is not installed; it makes the Debian base", hint=_HINT)
     try:
-        with tempfile.TemporaryDirectory(prefix=f"{_SCRATCH}{os.getpid()}-", dir=scratch) as name:
-            folder = Path(name)
+        with files.temporary_folder(scratch, _SCRATCH) as folder:
             folder.chmod(0o755)
             archive = folder / "archive"
             _write_archive(lock.apt, store, archive)

@@ -7,8 +7,7 @@ whatever the umask, the clock and the order in which things were found.
 
 import contextlib
 import os
-import shutil
-import tempfile
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -154,17 +153,14 @@ def write_folder(items: Iterable[Item], folder: Path, epoch: int, force: bool) -
     prefix = f".envlock-tmp-{folder.name}-"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        remove_left_over(folder.parent, prefix)
-        made = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=folder.parent))
-        try:
+        files.remove_leftovers(folder.parent, re.escape(prefix))
+        with files.temporary_folder(folder.parent, prefix) as made:
             new = made / "new"
             _fill(items, new, epoch)
             if folder.exists():
                 folder.rename(made / "old")
             new.rename(folder)
             files.fsync_folder(folder.parent)
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
     except OSError as error:
         raise files.storage_error(error, error.filename or folder) from error
 
@@ -184,14 +180,6 @@ def _refuse_foreign(folder: Path, force: bool) -> None:
             where=folder,
             hint="name another folder, or `--force` to replace all that is in it",
         )
-
-
-def remove_left_over(parent: Path, prefix: str) -> None:
-    """Remove folders `PREFIX` + pid + `-...` whose process is gone."""
-    for left in parent.glob(f"{prefix}*"):
-        pid = left.name[len(prefix) :].split("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def _fill(items: Iterable[Item], root: Path, epoch: int) -> None:

@@ -13,6 +13,7 @@ import pytest
 from samples import lock as sample_lock
 from worlds import EPOCH, Thing, deb, locked_debs, read_tar, tar_of
 
+from envlock import files
 from envlock.digest import sha256, sha256_file
 from envlock.errors import CouldNotTell, IntegrityError, StorageError, ToolError
 from envlock.image import bootstrap
@@ -146,17 +147,15 @@ def test_two_bootstraps_give_the_same_bytes(
 def test_what_a_killed_build_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even by one that finds the base in the store, and so makes none; a living process keeps its folder."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    left, living = (tmp_path / f"envlock-base-{pid}-x" for pid in (ended.pid, os.getpid()))
-    for folder in (left, living):
-        folder.mkdir()
+    left = tmp_path / f"envlock-base-{os.getppid()}-x"
+    left.mkdir()
     store = Store(tmp_path / "store")
     lock = lock_of(*DEBS)
     held = store.add_derived(bootstrap.KIND, base_key(lock), io.BytesIO(b"base"))
 
-    assert bootstrap.base_tar(lock, store) == held
-    assert (left.exists(), living.exists()) == (False, True)
+    with files.temporary_folder(tmp_path, "envlock-base-") as living:
+        assert bootstrap.base_tar(lock, store) == held
+        assert (left.exists(), living.exists()) == (False, True)
 
 
 def test_what_the_bootstrap_mounts_ends_with_it(tmp_path: Path) -> None:

@@ -3,14 +3,13 @@
 import io
 import os
 import stat
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 from worlds import EPOCH
 
+from envlock import files
 from envlock.digest import sha256
 from envlock.errors import IntegrityError, StorageError, UsageError
 from envlock.image import context
@@ -119,16 +118,14 @@ def test_a_failure_leaves_the_old_folder(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_run_left_is_removed_by_the_next(tmp_path: Path) -> None:
-    """A folder whose process is gone goes, one whose process lives stays."""
-    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    dead = tmp_path / f".envlock-tmp-out-{int(gone.stdout)}-abc"
-    alive = tmp_path / f".envlock-tmp-out-{os.getpid()}-abc"
-    for folder in (dead, alive):
-        (folder / "new").mkdir(parents=True)
-    context.write_folder(ITEMS, tmp_path / "out", EPOCH, force=False)
+    """A folder that nobody holds goes, whatever process has its number; one that is held stays."""
+    dead = tmp_path / f".envlock-tmp-out-{os.getppid()}-abc"
+    (dead / "new").mkdir(parents=True)
+    with files.temporary_folder(tmp_path, ".envlock-tmp-out-") as alive:
+        context.write_folder(ITEMS, tmp_path / "out", EPOCH, force=False)
 
-    assert not dead.exists()
-    assert alive.exists()
+        assert not dead.exists()
+        assert alive.exists()
 
 
 def test_a_missing_source_is_told_in_words(tmp_path: Path) -> None:
