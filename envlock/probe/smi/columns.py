@@ -13,7 +13,7 @@ from typing import List, Optional
 from envlock.errors import UsageError
 from envlock.facts import FAILED, NOT_SUPPORTED, absent
 from envlock.probe.smi.fields import PLACES, REASON_PLACES, ROW_PLACES
-from envlock.probe.smi.sheet import Row, Sheet
+from envlock.probe.smi.sheet import UNENDED, Row, Sheet
 from envlock.probe.smi.spellings import absence, address, bare, readable
 
 FORM = "nvidia-smi --query-gpu"
@@ -61,15 +61,19 @@ def read(names: List[str], lines: List[str], ended: bool, where: object) -> Shee
             continue
         sheet.rows.append(_row(names, cells, broken=line is lines[-1] and not ended))
     _of_all(sheet)
+    sheet.doubt = "" if ended else UNENDED
     return sheet
 
 
-def read_headless(lines: List[str]) -> Sheet:
-    """Return the sheet of lines without a header."""
+def read_headless(lines: List[str], ended: bool) -> Sheet:
+    """Return the sheet of lines without a header; the last cell may lack its end where the last line does."""
     sheet = Sheet(FORM + " (without a header)")
     split = [[cell.strip() for cell in line.split(",")] for line in lines]
     numbers = [cells[0] for cells in split]
     indexed = all(re.match(r"\d{1,4}$", text) for text in numbers) and len(set(numbers)) == len(numbers)
+    if not ended:
+        split[-1].pop()
+        sheet.doubt = UNENDED
     for cells in split:
         row = Row(next((address(cell) for cell in cells if address(cell)), ""))
         row.index = int(cells[0]) if indexed else None

@@ -14,7 +14,7 @@ from typing import Dict, List, Tuple
 from envlock.errors import UsageError
 from envlock.probe.smi import known
 from envlock.probe.smi.fields import PLACES, REASON_PLACES, ROW_PLACES
-from envlock.probe.smi.sheet import Row, Sheet
+from envlock.probe.smi.sheet import MOST_GPUS, Row, Sheet
 from envlock.probe.smi.spellings import address, readable
 
 FORM = "nvidia-smi -q -x"
@@ -39,7 +39,7 @@ def read(text: str, where: object) -> Sheet:
     for name, cells, children in tree.tops:
         if name == "gpu":
             row = _row(cells, children)
-            if row.address and any(other.address == row.address for other in sheet.rows):
+            if row.address and any(other.address == row.address for other in sheet.rows[:MOST_GPUS]):
                 raise UsageError("describes the GPU at {} twice".format(row.address), where=where)
             sheet.rows.append(row)
             unknown.update(dict.fromkeys(place for place in row.cells if not _is_known(place)))

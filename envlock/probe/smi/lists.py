@@ -11,7 +11,7 @@ from typing import Dict, List, Tuple
 
 from envlock.facts import FAILED, NOT_SUPPORTED, VALUE, Observed, absent, value
 from envlock.probe.pci import normal_address
-from envlock.probe.smi.sheet import Row, Sheet
+from envlock.probe.smi.sheet import UNENDED, Row, Sheet
 from envlock.probe.smi.spellings import readable
 
 LIST = "nvidia-smi -L"
@@ -28,6 +28,7 @@ _VERSIONS = re.compile(r"(NVIDIA-SMI|NVML|DRIVER|CUDA|KMD|CUDA UMD) version\s*:"
 _FUNCTION = re.compile(
     r"((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) .{1,100}?\[([0-9a-f]{4})\]: (.*)\[([0-9a-f]{4}):([0-9a-f]{4})\]"
 )
+_WHOLE = re.compile(r"\]( \([^()]*\))?$")
 _DISPLAYS = ("0300", "0302", "0380")
 
 
@@ -38,10 +39,11 @@ def is_list(line: str) -> bool:
     )
 
 
-def read_list(lines: List[str]) -> Sheet:
+def read_list(lines: List[str], ended: bool) -> Sheet:
     """Return the sheet of `-L`, or of `nvlink -s`: both name each GPU in one line, with more below it."""
     linked = any(_LINK.match(line) or _NO_LINKS.search(line) or _ALL_INACTIVE.search(line) for line in lines)
-    sheet = Sheet(LINKS if linked else LIST)
+    sheet = Sheet(LINKS if linked else LIST, counts=not linked)
+    sheet.doubt = "" if ended else UNENDED
     below: List[str] = []
     for line in [*lines, "GPU"]:
         if not line.startswith("GPU"):
@@ -129,7 +131,7 @@ def functions(lines: List[str]) -> List[Dict[str, str]]:
     return found
 
 
-def read_lspci(lines: List[str]) -> Sheet:
+def read_lspci(lines: List[str], ended: bool) -> Sheet:
     """Return the GPUs on the PCI bus: what can be known of them without a driver."""
     sheet = Sheet(LSPCI, counts=False)
     for function in functions(lines):
@@ -137,5 +139,6 @@ def read_lspci(lines: List[str]) -> Sheet:
             row = Row(function["address"])
             row.facts["gpu.pci_id"] = value(function["id"], LSPCI)
             sheet.rows.append(row)
-    sheet.cells["pci count"] = str(len(sheet.rows))
+    if ended or _WHOLE.search(lines[-1]):
+        sheet.cells["pci count"] = str(len(sheet.rows))
     return sheet

@@ -154,11 +154,11 @@ def _count(sheets: List[Sheet], gpus: List[_Gpu], described: int) -> Observed:
     doubt = next((sheet.doubt for sheet in sheets if sheet.doubt), "")
     indexes = sorted(gpu.index for gpu in gpus if gpu.index is not None)
     gap = sorted(set(range(indexes[-1] + 1)) - set(indexes)) if indexes else []
-    if len(gpus) > described:
+    if len(gpus) > described and not doubt:
         return Observed(VALUE, len(gpus), form, "{} of them described".format(described))
     if gap:
         missing = ", ".join(str(index) for index in gap[:8])
         return absent(FAILED, form, "{} listed, but none with the index {}".format(described, missing))
-    if doubt and not any(sheet.form.startswith((columns.FORM, lists.LIST)) for sheet in listing):
+    if doubt and not any(sheet.form in (columns.FORM, lists.LIST) and not sheet.doubt for sheet in listing):
         return absent(FAILED, form, "{} listed; {}".format(described, doubt))
     return value(len(gpus), form)

@@ -9,7 +9,7 @@ import re
 from typing import Dict, List, Tuple
 
 from envlock.errors import UsageError
-from envlock.probe.smi.sheet import Row, Sheet
+from envlock.probe.smi.sheet import MOST_GPUS, Row, Sheet
 from envlock.probe.smi.spellings import address, readable
 
 FORM = "nvidia-smi -q"
@@ -37,7 +37,7 @@ def read(lines: List[str], ended: bool, where: object) -> Sheet:
         start = _GPU.match(line)
         if start:
             row = Row(address(start.group(1)))
-            if any(other.address == row.address for other in sheet.rows):
+            if any(other.address == row.address for other in sheet.rows[:MOST_GPUS]):
                 raise UsageError("describes the GPU at {} twice".format(row.address), where=where)
             sheet.rows.append(row)
             path = []

@@ -13,10 +13,11 @@ from typing import Callable, List, Tuple
 
 from envlock.errors import UsageError
 from envlock.probe.smi import columns, document, lists, query, table, topo
-from envlock.probe.smi.sheet import Sheet
+from envlock.probe.smi.sheet import MOST_GPUS, Sheet
 from envlock.probe.smi.spellings import address_in, readable
 
 _MOST_NOTES = 20
+_LONGEST = 20000
 _RULE = "#" * 80
 # What a GPU that fell off the bus, or a driver that gives no answer, leaves in place of a document.
 _LOST = re.compile(r"Unable to determine the device handle for GPU", re.IGNORECASE)
@@ -35,8 +36,12 @@ def split(text: str, where: object) -> List[Sheet]:
     """Return a sheet for each output in `text`; `UsageError` for one that is cut off or ill formed."""
     sheets, around = _documents(text, where)
     ended = around.endswith("\n") or not around
-    reader = _Reader(around.split("\n"), ended, where)
-    return [*sheets, *reader.sheets()]
+    # The longest line of any output is a header of CSV.
+    lines = [line if len(line) <= _LONGEST else line[:_LONGEST] for line in around.split("\n")]
+    found = [*sheets, *_Reader(lines, ended, where).sheets()]
+    if any(len(sheet.rows) > MOST_GPUS or len(sheet.lost) > MOST_GPUS for sheet in found):
+        raise UsageError("describes more GPUs than any host has: over {}".format(MOST_GPUS), where=where)
+    return found
 
 
 def _documents(text: str, where: object) -> Tuple[List[Sheet], str]:
@@ -91,13 +96,13 @@ class _Reader:
         if table.START.match(line):
             return table.read(self._run(table.is_part))
         if lists.GPU.match(line):
-            return lists.read_list(self._run(lists.is_list))
+            return lists.read_list(self._run(lists.is_list), self._is_ended())
         if topo.is_header(line):
-            return topo.read(self._run(topo.is_part))
+            return topo.read(self._run(topo.is_part), self._is_ended())
         if lists.is_version(line):
             return lists.read_version(self._run(lists.is_version), self._is_ended())
         if lists.is_lspci(line):
-            return lists.read_lspci(self._run(lists.is_lspci))
+            return lists.read_lspci(self._run(lists.is_lspci), self._is_ended())
         sheet = self._list()
         if sheet is None:
             self._other(line)
@@ -115,7 +120,7 @@ class _Reader:
                 return columns.read(names, lines, self._is_ended(), self._where)
             return Sheet(columns.FORM, counts=False)
         if columns.is_headless(line):
-            return columns.read_headless(self._run(columns.is_headless))
+            return columns.read_headless(self._run(columns.is_headless), self._is_ended())
         return None
 
     def _followed(self) -> bool:
@@ -131,8 +136,8 @@ class _Reader:
         return self._lines[start : self._at]
 
     def _is_ended(self) -> bool:
-        """Return whether the run before this line ends with a line break."""
-        return self._ended or self._at < len(self._lines)
+        """Return whether the run before this line is whole: a last line without an end may be the start of its next."""
+        return self._ended or self._at < len(self._lines) - 1
 
     def _other(self, line: str) -> None:
         """Take one line that is no part of an output."""

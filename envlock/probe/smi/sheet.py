@@ -14,6 +14,10 @@ from typing import Dict, List, Optional, Tuple
 from envlock.facts import Observed
 
 
+MOST_GPUS = 1024
+UNENDED = "the last line has no end, so that more may have followed"
+
+
 class Row:
     """One GPU as one output shows it.
 

@@ -17,12 +17,11 @@ from envlock.probe.smi.spellings import address
 FORM = "nvidia-smi (table)"
 START = re.compile(r"\| NVIDIA-SMI\s")
 _VERSIONS = (
-    ("driver version", re.compile(r"(?:Driver|KMD) Version: *(\S+)")),
-    ("kmd version", re.compile(r"KMD Version: *(\S+)")),
-    ("cuda version", re.compile(r"CUDA (?:UMD )?Version: *(\S+)")),
+    ("driver version", re.compile(r"(?:Driver|KMD) Version: *(\S+)(?=\s)")),
+    ("kmd version", re.compile(r"KMD Version: *(\S+)(?=\s)")),
+    ("cuda version", re.compile(r"CUDA (?:UMD )?Version: *(\S+)(?=\s)")),
 )
-_FIRST = re.compile(r"\| *(\d{1,4}) +(.*?) +(\S+) *\| +([0-9A-Fa-f:]+\.[0-7]) +\S+ *\|")
-_SECOND = re.compile(r"\|.*?(\S+) */ +(\S+) *\| *(\S+) */ *(\S+) *\| *(\S+) +(.*?) *\|")
+_WIDEST = 300
 _MODES = {"e. process": "Exclusive_Process", "e. thread": "Exclusive_Thread"}
 
 
@@ -36,8 +35,10 @@ def read(lines: List[str]) -> Sheet:
     persistence = True
     row: Row | None = None
     since = 0
-    for line in lines:
-        first = _FIRST.match(line)
+    for line in (line[:_WIDEST] for line in lines):
+        cells = line.split("|")
+        first = cells[1].split() if len(cells) == 5 else []
+        place = address(cells[2].split()[0]) if len(cells) == 5 and cells[2].split() else ""
         since += 1
         if "Persistence-M" in line or "Driver-Model" in line:
             persistence = "Persistence-M" in line
@@ -48,14 +49,14 @@ def read(lines: List[str]) -> Sheet:
                 found = pattern.search(line)
                 if found:
                     sheet.cells[place] = found.group(1)
-        elif first and address(first.group(4)):
-            row, since = Row(address(first.group(4)), int(first.group(1))), 0
-            row.put("product name", first.group(2).strip())
+        elif place and len(first) > 2 and first[0].isdigit() and len(first[0]) < 5:
+            row, since = Row(place, int(first[0])), 0
+            row.put("product name", " ".join(first[1:-1]))
             if persistence:
-                row.put("persistence mode", first.group(3))
+                row.put("persistence mode", first[-1])
             sheet.rows.append(row)
         elif row is not None and since == 1:
-            _second(row, line)
+            _second(row, cells)
         elif row is not None and since == 2 and line.startswith("|"):
             row.put("mig mode/current", line.rstrip().rstrip("|").rpartition("|")[2].strip())
     if row is not None and since < 3 and not any("Processes:" in line for line in lines):
@@ -66,9 +67,12 @@ def read(lines: List[str]) -> Sheet:
     return sheet
 
 
-def _second(row: Row, line: str) -> None:
-    found = _SECOND.match(line)
-    if found:
-        row.put("power readings/power limit", found.group(2))
-        row.put("fb memory usage/total", found.group(4))
-        row.put("compute mode", _MODES.get(found.group(6).lower(), found.group(6)))
+def _second(row: Row, cells: List[str]) -> None:
+    """Take the second line of a GPU: power, memory and compute mode."""
+    if len(cells) != 5 or "/" not in cells[1] or "/" not in cells[2]:
+        return
+    row.put("power readings/power limit", cells[1].rpartition(" / ")[2].strip())
+    row.put("fb memory usage/total", cells[2].rpartition("/")[2].strip())
+    mode = cells[3].split(None, 1)[1:]
+    if mode:
+        row.put("compute mode", _MODES.get(mode[0].strip().lower(), mode[0].strip()))

@@ -37,13 +37,13 @@ def is_part(line: str) -> bool:
     return bool(re.match(r"(GPU|NIC|CPU|mlx|IB)\S*\t", unstyled(line)))
 
 
-def read(lines: List[str]) -> Sheet:
-    """Return the sheet of one matrix, its header first."""
-    sheet = Sheet(FORM)
+def read(lines: List[str], ended: bool) -> Sheet:
+    """Return the sheet of one matrix, its header first; without a line break at its end the last line is no line."""
+    sheet = Sheet(FORM, counts=False)
     names = [name.strip() for name in unstyled(lines[0]).split("\t")[1:]]
     gpus = [name for name in names if re.match(r"GPU\d+$", name)]
     rows = {}
-    for line in lines[1:]:
+    for line in lines[1:] if ended else lines[1:-1]:
         cells = [cell.strip() for cell in unstyled(line).split("\t")]
         if re.match(r"GPU\d{1,4}$", cells[0]):
             rows[cells[0]] = cells[1:]
