@@ -42,7 +42,7 @@ def main(argv: Optional[List[str]] = None) -> int:
         _write(_probe(options))
         return EXIT_MATCH
     except EnvlockError as error:
-        if _wants_json(arguments):
+        if _wants_json(_parted(arguments)[0]):
             _write(_json(error.to_document()))
         sys.stderr.write("error: {}\n".format(error))
         if error.hint:

@@ -35,6 +35,7 @@ class Asked:
 
 def asked(arguments: list[str], environment: Mapping[str, str], commands: tuple[str, ...]) -> Asked:
     """Return what the command line asks for; the last of several wins, as for click."""
+    arguments = _own(arguments)
     command = next((argument for argument in arguments if argument in commands), "")
     form = _option(arguments, ("--format",), environment.get("ENVLOCK_FORMAT", ""))
     if command not in GATES:
@@ -49,6 +50,19 @@ def asked(arguments: list[str], environment: Mapping[str, str], commands: tuple[
         output=Path(output) if output else None,
         lock=_option(arguments, ("--lock", "-l"), environment.get("ENVLOCK_LOCK", "")) if command == "check" else "",
     )
+
+
+def _own(arguments: list[str]) -> list[str]:
+    """Return the options that are envlock's own: what follows the program after `--exec` is that program's.
+
+    An `-o` of the program must never be written to because envlock failed.
+    """
+    if "--exec" not in arguments:
+        return arguments
+    at = arguments.index("--exec") + 1
+    while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "--":
+        at += 1
+    return arguments[:at]
 
 
 def _option(arguments: list[str], names: tuple[str, ...], chosen: str) -> str:

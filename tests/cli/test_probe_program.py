@@ -185,3 +185,12 @@ def test_a_program_is_held_against_a_lockfile(cudart: str, tmp_path: Path) -> No
     assert (stray.code, plain.code, failed.code, gone.code) == (1, 0, 3, 3)
     assert [item["key"] for item in stray.document["drifts"]] == ["library.libcudart.so.12"]
     assert plain.err == "said\n"
+
+
+def test_a_failure_never_writes_to_a_file_of_the_program(tmp_path: Path) -> None:
+    """`-o` after the program is the program's: an error of envlock does not overwrite it."""
+    kept = tmp_path / "weights.bin"
+    kept.write_text("kept")
+    ended = envlock("check", "-l", tmp_path / "none.lock.toml", "--exec", "tool", "-o", kept, "--format", "json")
+
+    assert (ended.code, ended.out, kept.read_text()) == (2, "", "kept")

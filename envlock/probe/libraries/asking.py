@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 import envlock
 from envlock.errors import ToolError
 from envlock.facts import FAILED, NOT_SUPPORTED, Observed, absent, value
-from envlock.probe.libraries.asking_child import MARK
+from envlock.probe.libraries.asking_child import CANNOT_LOAD, MARK
 from envlock.probe.libraries.kinds import READ, Call
 
 DEADLINE = 10.0
@@ -39,9 +39,19 @@ def ask(questions: Sequence[Question], deadline: float = DEADLINE) -> List[Obser
     A file that has no such call is `not-supported`; one that cannot be loaded, crashes or
     passes `deadline` (seconds, each) is `failed`, with the reason.
     """
+    found = _asked(questions, deadline, searching=False)
+    again = [number for number, seen in enumerate(found) if CANNOT_LOAD in seen.detail]
+    # Only then: the folders of an environment may hold another libstdc++ than this Python runs on.
+    for number, seen in zip(again, _asked([questions[number] for number in again], deadline, searching=True)):
+        found[number] = seen
+    return found
+
+
+def _asked(questions: Sequence[Question], deadline: float, searching: bool) -> List[Observed]:
+    """Ask in one child process; `searching`: the loader searches the folders of the files, too."""
     if not questions:
         return []
-    lines, why = _run(questions, deadline)
+    lines, why = _run(questions, deadline, searching)
     found: Dict[int, Mapping[str, Any]] = {}
     for line in lines:
         if line.startswith(MARK):
@@ -53,7 +63,7 @@ def ask(questions: Sequence[Question], deadline: float = DEADLINE) -> List[Obser
     return [_observed(question, found.get(number), why) for number, question in enumerate(questions)]
 
 
-def _run(questions: Sequence[Question], deadline: float) -> Tuple[List[str], str]:
+def _run(questions: Sequence[Question], deadline: float, searching: bool) -> Tuple[List[str], str]:
     """Return the lines that the child left, and what to say of a question without an answer."""
     from envlock.process import run
 
@@ -76,7 +86,7 @@ def _run(questions: Sequence[Question], deadline: float) -> Tuple[List[str], str
         finished = run(
             argv,
             (deadline + 2) * len(questions) + 10,
-            env=_environment(questions),
+            env=_environment(questions if searching else ()),
             stdin=json.dumps(request).encode("ascii") + b"\n",
         )
     except ToolError as error:
@@ -95,7 +105,7 @@ def _environment(questions: Sequence[Question]) -> Dict[str, str]:
         folders.update(dict.fromkeys(os.path.dirname(path) for path in (question.path, *question.before)))
     kept = {name: text for name, text in os.environ.items() if not name.startswith("LD_")}
     searched = ":".join(folder for folder in folders if ":" not in folder and ";" not in folder)
-    return {**kept, "LD_LIBRARY_PATH": searched, "CUDA_VISIBLE_DEVICES": ""}
+    return {**kept, **({"LD_LIBRARY_PATH": searched} if searched else {}), "CUDA_VISIBLE_DEVICES": ""}
 
 
 def _observed(question: Question, answer: Mapping[str, Any] | None, why: str) -> Observed:

@@ -19,6 +19,7 @@ import time
 from typing import Any, Dict, List, Tuple
 
 MARK = "envlock-version "
+CANNOT_LOAD = "cannot be loaded: "
 _ENOUGH = 1 << 16
 
 
@@ -101,7 +102,7 @@ def _ask(question: Dict[str, Any]) -> Dict[str, Any]:
     try:
         library = ctypes.CDLL(question["path"], mode=os.RTLD_LAZY | os.RTLD_LOCAL)
     except OSError as error:
-        return {"error": "cannot be loaded: {}".format(error)}
+        return {"error": "{}{}".format(CANNOT_LOAD, error)}
     for index, (name, form, parts) in enumerate(question["calls"]):
         if hasattr(library, name):
             numbers, failed = _call(library, name, form, parts)

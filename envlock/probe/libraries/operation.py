@@ -33,21 +33,35 @@ def of_pid(pid: int, driver: Optional[Driver] = None, proc: str = "/proc", asker
     try:
         executed = reading.take(pid)
     except (FileNotFoundError, ProcessLookupError):
-        raise CouldNotTell(
-            "there is no process {}".format(pid),
-            hint="is it in another PID namespace? look for it from the host, or run envlock inside the container",
-        ) from None
+        raise _unseen(pid) from None
     except PermissionError:
-        raise CouldNotTell(
-            "process {} may not be looked at by this user".format(pid),
-            hint="run envlock as the user of the process, or as root; a container needs the capability SYS_PTRACE",
-        ) from None
+        raise _not_permitted(pid) from None
     except OSError as error:
         raise CouldNotTell((error.strerror or str(error)).lower(), where="{}/{}/maps".format(proc, pid)) from error
     if not executed:
         raise _without_memory(pid, proc)
     root = "" if all(seen.ours for seen in reading.files.values()) else "{}/{}/root".format(proc, pid)
     return _complete(reading, "process {}".format(pid), _SNAPSHOT, (), None, driver, root, asker)
+
+
+def _unseen(pid: int) -> CouldNotTell:
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return _not_permitted(pid)  # procfs may hide what belongs to others (hidepid)
+    except (OSError, OverflowError):
+        pass
+    return CouldNotTell(
+        "there is no process {}".format(pid),
+        hint="is it in another PID namespace? look for it from the host, or run envlock inside the container",
+    )
+
+
+def _not_permitted(pid: int) -> CouldNotTell:
+    return CouldNotTell(
+        "process {} may not be looked at by this user".format(pid),
+        hint="run envlock as the user of the process, or as root; a container needs the capability SYS_PTRACE",
+    )
 
 
 def _without_memory(pid: int, proc: str) -> CouldNotTell:
@@ -92,8 +106,9 @@ def of_command(
         method = _WATCHED
         went = watch(command, reading.take, deadline, why)
     status = None if went.status is None else _exit_code(went.status)
-    ran = Ran(tuple(command), status, went.processes)
-    return _complete(reading, " ".join(command), method, went.gaps, ran, driver, "", asker)
+    words = tuple(_clean(word) for word in command)
+    ran = Ran(words, status, went.processes)
+    return _complete(reading, " ".join(words), method, went.gaps, ran, driver, "", asker)
 
 
 def _exit_code(status: int) -> int:
@@ -125,7 +140,8 @@ def _complete(
         found.update(dict.fromkeys(findings.of_process(held, where, facts)))
     folders = [folder for item in taken for folder in item.search] + [os.path.dirname(item.path) for item in libraries]
     found.update(dict.fromkeys(_beside(libraries, root)))
-    found.update(dict.fromkeys(findings.of_search_path(installed.empty(root, folders))))
+    empty = [_clean(path) for path in installed.empty(root, folders)]
+    found.update(dict.fromkeys(findings.of_search_path(empty)))
     on_disk = installed.toolkits(root) + (installed.variables(os.environ) if ran else [])
     return Loaded(
         subject, method, libraries, processes, tuple(found), tuple(gaps), ran,
@@ -149,9 +165,14 @@ def _beside(libraries: Sequence[Library], root: str) -> List[Finding]:
 def _library(seen: Seen, version: Observed) -> Library:
     name = seen.soname or os.path.basename(seen.path)
     return Library(
-        name, seen.kind.stem, seen.kind.title, seen.path, seen.place, seen.deleted, version,
+        name, seen.kind.stem, seen.kind.title, _clean(seen.path), seen.place, seen.deleted, version,
         seen.package, seen.build_id, seen.size,
     )  # fmt: skip
+
+
+def _clean(text: str) -> str:
+    """Return a name that the file system gave with bytes that are no UTF-8 as visible escapes."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
 
 
 def _versions(reading: Reading, keys: Sequence[Key], asker: Asker) -> Dict[Key, Observed]:

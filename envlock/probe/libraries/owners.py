@@ -32,9 +32,9 @@ def owners(root: str, files: Iterable[Tuple[str, str]]) -> Dict[str, Package]:
     prefixes: Dict[str, List[str]] = {}
     debian: List[str] = []
     for path, place in files:
-        match = _SITE.fullmatch(path) if place == WHEEL else None
-        if match:
-            sites.setdefault(match.group(1), []).append(match.group(2))
+        site = _site_of(root, path) if place == WHEEL else ""
+        if site:
+            sites.setdefault(site, []).append(path[len(site) + 1 :])
         elif place == CONDA:
             prefixes.setdefault(_conda_prefix(root, path), []).append(path)
         else:
@@ -53,6 +53,21 @@ def owners(root: str, files: Iterable[Tuple[str, str]]) -> Dict[str, Package]:
 def is_conda(root: str, folder: str) -> bool:
     """Return whether `folder` is a conda environment."""
     return os.path.isdir("{}{}/conda-meta".format(root, folder))
+
+
+def is_site(root: str, folder: str) -> bool:
+    """Return whether wheels are installed in `folder`, whatever it is called (`pip install --target`)."""
+    return any(name.endswith(".dist-info") for name in _names(root + folder))
+
+
+def _site_of(root: str, path: str) -> str:
+    match = _SITE.fullmatch(path)
+    if match:
+        return match.group(1)
+    folder = os.path.dirname(path)
+    while len(folder) > 1 and not is_site(root, folder):
+        folder = os.path.dirname(folder)
+    return folder if len(folder) > 1 else ""
 
 
 def wheels_in(root: str, site: str) -> List[Tuple[str, str]]:

@@ -37,12 +37,15 @@ def mount_points(mountinfo: str) -> FrozenSet[str]:
     return frozenset(points)
 
 
-def place_of(path: str, mounts: FrozenSet[str], is_conda: Callable[[str], bool]) -> str:
+def place_of(
+    path: str, mounts: FrozenSet[str], is_conda: Callable[[str], bool], is_site: Callable[[str], bool] = lambda _: False
+) -> str:
     """Return the place of the library at `path`.
 
     `mounts` are the mount points of the process; `is_conda` tells whether a folder is a
-    conda environment. A mount counts when it is of that very file, or of a folder that
-    holds nothing but a driver: a home or data volume says nothing.
+    conda environment, `is_site` whether wheels are installed in it. A mount counts when it
+    is of that very file, or of a folder that holds nothing but a driver: a home or data
+    volume says nothing.
     """
     name = path.rpartition("/")[2]
     kind = kind_of(name)
@@ -61,4 +64,6 @@ def place_of(path: str, mounts: FrozenSet[str], is_conda: Callable[[str], bool])
             return DRIVER
     if _TOOLKIT.search(path):
         return TOOLKIT
-    return SYSTEM if _SYSTEM.match(path) else OTHER
+    if _SYSTEM.match(path):
+        return SYSTEM
+    return WHEEL if any(is_site(path[: match.start()]) for match in re.finditer(r"/", path) if match.start()) else OTHER

@@ -93,7 +93,8 @@ class Reading:
         root = "" if namespace == self._own_namespace else folder + "/root"
         ours = not root and _same_user(folder)
         mounts = self._mounts.setdefault(namespace, _mount_points(folder))
-        places = {key: place_of(key.path, mounts, lambda prefix: owners.is_conda(root, prefix)) for key, _, _ in fresh}
+        conda, site = (lambda prefix: owners.is_conda(root, prefix)), (lambda prefix: owners.is_site(root, prefix))
+        places = {key: place_of(key.path, mounts, conda, site) for key, _, _ in fresh}
         owned = owners.owners(root, [(key.path, places[key]) for key, _, _ in fresh if not key.deleted])
         for key, mapped, kind in fresh:
             # Of a deleted file the kernel still has the bytes, for who may see them.

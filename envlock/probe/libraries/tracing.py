@@ -120,11 +120,11 @@ class _Tracer:
         """Ask the program to end when its time is up; end everything when it did not."""
         if self._ending:
             for process in set(self._threads.values()):
-                _kill(process, signal.SIGKILL)
+                kill(process, signal.SIGKILL)
             return None
         self._ending = True
         self._look_at_all()
-        _kill(self.root, signal.SIGTERM)
+        kill(self.root, signal.SIGTERM)
         return time.monotonic() + _GRACE
 
     def _serve(self) -> None:
@@ -200,7 +200,7 @@ class _Tracer:
         if self._ending:
             self._end_the_rest()
         if not self._ended:
-            _kill(self.root, signal.SIGTERM)
+            kill(self.root, signal.SIGTERM)
         others = sorted(set(self._threads.values()))
         if others and self._ended:
             self._look_at_all()
@@ -222,7 +222,7 @@ class _Tracer:
 
     def _end_the_rest(self) -> None:
         for process in set(self._threads.values()):
-            _kill(process, signal.SIGKILL)
+            kill(process, signal.SIGKILL)
         until = time.monotonic() + 1
         while self._threads and time.monotonic() < until:
             self._serve()
@@ -236,7 +236,8 @@ def _next() -> Tuple[int, int]:
         return 0, 0
 
 
-def _kill(process: int, number: int) -> None:
+def kill(process: int, number: int) -> None:
+    """Send a signal to a process that may have gone."""
     try:
         os.kill(process, number)
     except OSError:

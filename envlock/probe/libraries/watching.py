@@ -14,7 +14,7 @@ import time
 from typing import Dict, List, Optional, Sequence, Set
 
 from envlock.probe.libraries.launching import launch, not_started
-from envlock.probe.libraries.tracing import Followed, Look
+from envlock.probe.libraries.tracing import Followed, Look, kill
 
 INTERVAL = 0.02
 """Seconds between two looks; longer where a look takes more than a tenth of it."""
@@ -37,7 +37,7 @@ def watch(command: Sequence[str], look: Look, deadline: Optional[float], why: st
     try:
         status = _until_its_end(launched.pid, look, deadline, seen)
     except BaseException:
-        os.kill(launched.pid, signal.SIGTERM)
+        kill(launched.pid, signal.SIGTERM)
         raise
     gap = (
         "{}, so it was looked at every {:g} s: a library that was loaded and gone in between, or by a"
@@ -49,6 +49,7 @@ def watch(command: Sequence[str], look: Look, deadline: Optional[float], why: st
 def _until_its_end(root: int, look: Look, deadline: Optional[float], seen: Set[int]) -> Optional[int]:
     until = None if deadline is None else time.monotonic() + deadline
     ending = False
+    below: List[int] = []
     while True:
         begun = time.monotonic()
         for pid in [root, *_descendants(root)]:
@@ -59,10 +60,13 @@ def _until_its_end(root: int, look: Look, deadline: Optional[float], seen: Set[i
                 continue  # gone meanwhile
         pid, status = os.waitpid(root, os.WNOHANG)
         if pid:
+            for child in below:
+                kill(child, signal.SIGKILL)
             return None if ending else status
         now = time.monotonic()
         if until is not None and now >= until:
-            os.kill(root, signal.SIGKILL if ending else signal.SIGTERM)
+            below = below or _descendants(root)
+            kill(root, signal.SIGKILL if ending else signal.SIGTERM)
             ending, until = True, now + _GRACE
         time.sleep(max(INTERVAL, _SHARE * (now - begun)))
 

@@ -134,3 +134,20 @@ def test_a_child_that_cannot_start_is_said(monkeypatch: pytest.MonkeyPatch, tmp_
     assert "does not know its own program" in ask([question(tmp_path)])[0].detail
     monkeypatch.setattr("sys.executable", "/bin/false")
     assert ask([question(tmp_path)])[0].detail == "the child process left no answer (status 1)"
+
+
+def test_a_sibling_that_is_opened_by_name_is_found_on_the_second_try(tmp_path: Path) -> None:
+    """What no mapped file satisfies is searched beside the file, in a second child."""
+    compiled(tmp_path, "int part(void) { return 12090; }", "-Wl,-soname,libpart.so.1", name="libpart.so")
+    main = compiled(
+        tmp_path,
+        "int part(void); int cudaRuntimeGetVersion(int *v) { *v = part(); return 0; }",
+        f"-L{tmp_path}",
+        "-lpart",
+        name="main.so",
+    )
+    assert ask([question(main)])[0].outcome == FAILED
+    (tmp_path / "libpart.so").rename(tmp_path / "libpart.so.1")
+
+    good = compiled(tmp_path, GOOD, name="good.so")
+    assert [seen.value for seen in ask([question(good), question(main)])] == ["12.9", "12.9"]

@@ -188,3 +188,24 @@ def test_a_process_that_ended_and_waits_for_its_parent() -> None:
             time.sleep(0.01)
         with pytest.raises(CouldNotTell, match="has ended"):
             of_pid(running.pid, no_driver)
+
+
+def test_a_process_that_procfs_hides_is_not_called_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mounted with hidepid, procfs shows nothing of a process that is there: no permission."""
+
+    def refused(pid: int, number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "kill", refused)
+    with pytest.raises(CouldNotTell, match="process 43 may not be looked at by this user"):
+        of_pid(43, no_driver, str(recorded(tmp_path)))
+
+
+def test_a_path_that_is_no_utf8_is_shown_with_escapes(tmp_path: Path) -> None:
+    """Bytes that are no letters are visible, and the document can be written anywhere."""
+    proc = recorded(tmp_path)
+    (proc / "42/maps").write_bytes(b"1-2 r-xp 0 fe:01 7 /opt/\xff/libcudart.so.12\n")
+    loaded = of_pid(42, no_driver, str(proc), refuse)
+
+    assert loaded.libraries[0].path == "/opt/\\xff/libcudart.so.12"
+    assert str(loaded.to_document()).encode("utf-8")

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from envlock.probe.libraries.owners import is_conda, owners, wheels_in
+from envlock.probe.libraries.owners import is_conda, is_site, owners, wheels_in
 from envlock.probe.libraries.values import Package
 
 SITE = "/venv/lib/python3.12/site-packages"
@@ -95,3 +95,15 @@ def test_installed_wheels_are_listed_by_name(tmp_path: Path) -> None:
     (tmp_path / SITE[1:] / "old.egg-info").mkdir()
 
     assert wheels_in(str(tmp_path), SITE) == [("nvidia-cuda-runtime-cu12", "12.9.79")]
+
+
+def test_a_folder_of_any_name_holds_wheels_where_their_metadata_lies(tmp_path: Path) -> None:
+    """A target folder is found by the metadata beside the package."""
+    folder = tmp_path / "app/deps/nvidia_cuda_runtime-13.0.96.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "RECORD").write_text("nvidia/cu13/lib/libcudart.so.13,,7\n")
+    path = "/app/deps/nvidia/cu13/lib/libcudart.so.13"
+
+    assert is_site(str(tmp_path), "/app/deps")
+    assert not is_site(str(tmp_path), "/app")
+    assert owners(str(tmp_path), [(path, "wheel")])[path].name == "nvidia-cuda-runtime"

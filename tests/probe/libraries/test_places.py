@@ -70,3 +70,11 @@ def test_the_recorded_mounts_of_a_container() -> None:
 
     for name in ("libcuda.so.570.148.08", "libnvidia-ml.so.570.148.08"):
         assert place_of(f"/usr/lib/x86_64-linux-gnu/{name}", mounts, lambda _: False) == "mounted-driver"
+
+
+def test_wheels_may_lie_in_a_folder_of_any_name() -> None:
+    """`pip install --target` and archives of uv have no `site-packages` in their paths."""
+    path = "/app/deps/nvidia/cu13/lib/libcudart.so.13"
+
+    assert place_of(path, NOWHERE, lambda _: False, lambda folder: folder == "/app/deps") == "wheel"
+    assert place_of(path, NOWHERE, lambda _: False, lambda _: False) == "other"
