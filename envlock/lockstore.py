@@ -58,10 +58,21 @@ def merge(base: Path, ours: Path, theirs: Path) -> "Merged":
 
     # What Git hands over is a temporary file of its own, which no other envlock knows.
     with files.exclusive(ours) if ours.name.endswith(SUFFIX) else contextlib.nullcontext():
-        before = None if not files.read_bytes(base).strip() else _side(base, "base")
+        before = _base(base)
         merged = merging.merge(before, _side(ours, "ours"), _side(theirs, "theirs"))
         files.write_atomic(ours, marking.text_of(merged).encode("utf-8"))
     return merged
+
+
+def _base(path: Path) -> Lockfile | None:
+    data = files.read_bytes(path)
+    if b"\n<<<<<<< " in data:
+        raise LockfileError(
+            "is an ancestor that Git made up by a merge of its own, with a conflict in it",
+            where=f"base ({path})",
+            hint="`git config merge.envlock.recursive binary` lets it make none; then merge again",
+        )
+    return _side(path, "base") if data.strip() else None
 
 
 def _side(path: Path, name: str) -> Lockfile:

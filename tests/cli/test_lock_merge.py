@@ -315,6 +315,17 @@ def test_any_broken_side_is_named_and_ours_is_untouched(three: list[Path], spoil
     assert three[1].read_bytes() == before
 
 
+def test_an_ancestor_that_git_made_up_with_a_conflict_says_what_is_missing(three: list[Path]) -> None:
+    """A history that crosses, and a setup without its second line: the hint is that line."""
+    three[0].write_text(three[0].read_text().replace("[base]", "<<<<<<< ours\n[base]\n=======\n>>>>>>> theirs", 1))
+    before = three[1].read_bytes()
+    ended = envlock("lock", "--merge", *three)
+
+    assert ended.code == 2
+    assert "hint: `git config merge.envlock.recursive binary` lets it make none; then merge again" in ended.err
+    assert three[1].read_bytes() == before
+
+
 @pytest.mark.parametrize("empty", [1, 2])
 def test_an_empty_side_is_broken_but_an_empty_base_is_none(three: list[Path], empty: int) -> None:
     """Nothing in common is a way to begin; nothing on a side is a lost file."""

@@ -165,6 +165,18 @@ def test_only_the_entries_in_conflict_are_marked() -> None:
     assert "\nmerged = true\n" in text
 
 
+def test_a_conflict_about_the_last_block_marks_no_other() -> None:
+    """One side dropped its only golden, the other recorded it anew: what stands before it is not in question."""
+    lock = samples.lock()
+    changed = dataclasses.replace(lock.goldens[0], outputs=(("t1.k1", "no"),))
+    text = text_of(merge(lock, dataclasses.replace(lock, goldens=()), dataclasses.replace(lock, goldens=(changed,))))
+    marked = text[text.index("<<<<<<< ours") :]
+
+    assert marked.strip("\n").endswith(">>>>>>> theirs")
+    assert marked.split("=======\n")[0].strip("\n") == "<<<<<<< ours"
+    assert "[[file]]" not in marked
+
+
 @pytest.mark.parametrize(
     ("base", "ours", "theirs", "words"),
     [
