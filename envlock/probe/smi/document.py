@@ -14,7 +14,7 @@ from typing import Dict, List, Tuple
 from envlock.errors import UsageError
 from envlock.probe.smi import known
 from envlock.probe.smi.fields import PLACES, REASON_PLACES, ROW_PLACES
-from envlock.probe.smi.sheet import MOST_GPUS, Row, Sheet
+from envlock.probe.smi.sheet import MOST_GPUS, Row, Sheet, joined
 from envlock.probe.smi.spellings import address, readable
 
 FORM = "nvidia-smi -q -x"
@@ -127,6 +127,7 @@ class _Tree:
         parser.CharacterDataHandler = self._text.append
         parser.EntityDeclHandler = self._refuse
         parser.StartDoctypeDeclHandler = self._doctype
+        parser.SkippedEntityHandler = self._skipped
         try:
             parser.Parse(text, True)
         except expat.ExpatError as error:
@@ -140,6 +141,9 @@ class _Tree:
     def _doctype(self, name: str, system: str | None, public: str | None, internal: int) -> None:
         if internal:
             self._refuse()
+
+    def _skipped(self, name: str, parameter: int) -> None:
+        raise UsageError("is not well formed: undefined entity `{}`".format(readable(name)), where=self._where)
 
     def _refuse(self, *_: object) -> None:
         raise UsageError("holds declarations of its own, which no output of nvidia-smi does", where=self._where)
@@ -162,9 +166,7 @@ class _Tree:
     def _end(self, name: str) -> None:
         place = "/".join(self._path[2:])
         if self._leaf and not place.startswith("mig_devices/"):
-            text = "".join(self._text).strip()
-            held = self._cells.get(place)
-            self._cells[place] = text if held is None or held == text else "{} / {}".format(held, text)
+            self._cells[place] = joined(self._cells.get(place), "".join(self._text).strip())
         if len(self._path) == 2:
             self.tops.append((self._path[1], self._cells, self._instances))
         self._path.pop()

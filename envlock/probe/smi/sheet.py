@@ -18,6 +18,16 @@ MOST_GPUS = 1024
 UNENDED = "the last line has no end, so that more may have followed"
 
 
+TWICE = "\x00"  # begins a cell that was printed twice, and differently
+
+
+def joined(held: str | None, text: str) -> str:
+    """Return what a place holds where `text` is printed at it, and `held` was before."""
+    if held is None or held == text or held.startswith(TWICE):
+        return text if held is None else held
+    return "{}{} / {}".format(TWICE, held, text)
+
+
 class Row:
     """One GPU as one output shows it.
 
@@ -39,9 +49,8 @@ class Row:
         self.instances: Optional[Tuple[str, ...]] = None
 
     def put(self, place: str, text: str) -> None:
-        """Keep a cell; a place that is there twice with two texts is told as both."""
-        held = self.cells.get(place)
-        self.cells[place] = text if held is None or held == text else "{} / {}".format(held, text)
+        """Keep a cell; a place that is there twice with two texts is no value."""
+        self.cells[place] = joined(self.cells.get(place), text)
 
 
 class Sheet:

@@ -25,6 +25,7 @@ from envlock.facts import (
 )
 from envlock.probe.host import Absent
 from envlock.probe.pci import normal_address
+from envlock.probe.smi.sheet import TWICE
 
 Convert = Callable[[str], Value]
 
@@ -96,6 +97,8 @@ def observed(text: str, convert: Convert, source: str) -> Observed:
             for char in text
         )
         return absent(FAILED, source, "not text; the bytes are {}".format(raw[:_LONGEST]))
+    if text.startswith(TWICE):
+        return absent(FAILED, source, "printed twice, and differently: `{}`".format(readable(text[1:])))
     outcome = absence(text)
     if outcome is None and bare(text).lower() == "none" and convert is not word:
         outcome = NOT_SUPPORTED
