@@ -136,7 +136,8 @@ def test_the_agent_does_the_same(python: str, application: Path, cudart: str) ->
     jsonschema.validate(document, SCHEMA)
 
     assert (ran.returncode, ran.stderr) == (0, "said\n")
-    assert [(item["path"], item["version"]["value"]) for item in document["libraries"]] == [(cudart, "12.9")]
+    seen = {"outcome": "value", "source": "cudaRuntimeGetVersion", "value": "12.9"}
+    assert [(item["path"], item["version"]) for item in document["libraries"]] == [(cudart, seen)]
 
 
 @pytest.mark.parametrize(

@@ -6,25 +6,22 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from envlock.facts import Observed
-from envlock.probe.libraries import levels
+from envlock.probe.libraries.driver_findings import of_driver
 from envlock.probe.libraries.kinds import BY_STEM, cuda_major
 from envlock.probe.libraries.values import (
-    COMPAT,
     ERROR,
     INFORMATION,
     SEVERITIES,
     STUB,
-    UNKNOWN,
     WARNING,
     Finding,
     Library,
 )
 
 _FAMILIES = {"cudnn": "cuDNN", "cublas": "cuBLAS", "nvrtc": "NVRTC"}
-_DRIVER_FILE = re.compile(r"\.so\.(\d{3,4}(?:\.\d+)+)$")
 
 Facts = Mapping[str, Observed]
 
@@ -42,8 +39,7 @@ def of_process(libraries: Sequence[Library], where: str, driver: Facts) -> List[
         *_stubs(libraries, where),
         *_deleted(libraries, where),
         *_changed(libraries, where),
-        *_compat(libraries, where, driver),
-        *_driver_too_old(libraries, where, driver),
+        *of_driver(libraries, where, driver),
     ]
     return sorted(found, key=lambda item: SEVERITIES.index(item.severity))
 
@@ -181,102 +177,6 @@ def _changed(libraries: Sequence[Library], where: str) -> Iterator[Finding]:
                     owner.name, owner.version
                 ),
             )
-
-
-def driver_version(item: Library) -> str:
-    """Return the driver's version from the name of one of its files, `` when it has none."""
-    match = _DRIVER_FILE.search(item.path)
-    return match.group(1) if match else ""
-
-
-def _compat(libraries: Sequence[Library], where: str, driver: Facts) -> Iterator[Finding]:
-    """A libcuda that is not the loaded module's: by intent (compat), or by accident."""
-    module = _value(driver, "nvidia.kernel_driver") or _value(driver, "nvidia.driver")
-    for item in libraries:
-        if item.kind != "libcuda" or item.place == STUB:
-            continue
-        version = driver_version(item)
-        if item.place == COMPAT:
-            yield _of_compat(item, version, module, where)
-        elif version and module and version != module:
-            yield Finding(
-                "driver-mismatch",
-                ERROR,
-                "{} is of driver {}, the loaded kernel module of {}".format(item.path, version, module),
-                where,
-                (item.path,),
-                "CUDA refuses to start, or already running processes use the old one",
-                "reload the kernel module or reboot; in a container, start it again",
-            )
-
-
-def _of_compat(item: Library, version: str, module: str, where: str) -> Finding:
-    older = bool(version and module) and _numbers(version) < _numbers(module)
-    kernel = "the kernel module is {}".format(module) if module else "the kernel module's version is not known"
-    return Finding(
-        "compat-driver",
-        ERROR if older else WARNING,
-        "the forward compatibility package's libcuda {} is used instead of the driver's: {}{}".format(
-            version or "(version not in its name)", kernel, ", which is newer" if older else ""
-        ),
-        where,
-        (item.path,),
-        "it compiles and schedules kernels: results follow this file, not the driver that `nvidia-smi` names",
-        "take its folder `compat` out of the search path where the driver is new enough, and lock which one is meant",
-    )
-
-
-def _numbers(version: str) -> Tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
-
-
-def _driver_too_old(libraries: Sequence[Library], where: str, driver: Facts) -> Iterator[Finding]:
-    runtimes = [item for item in libraries if item.kind == "libcudart" and item.version.has_value]
-    said = _level(libraries, driver)
-    for item in runtimes:
-        runtime = levels.level_of(item.version.text())
-        if runtime is None:
-            continue
-        text = "{} is CUDA {}".format(item.name, item.version.text())
-        if said is None:
-            if any(other.kind == "libcuda" for other in libraries):
-                yield Finding(
-                    "driver-level-unknown",
-                    UNKNOWN,
-                    "{}, and which CUDA the driver can run could not be told".format(text),
-                    where,
-                    (item.path,),
-                    fix="install nvidia-ml-py beside envlock, or run the probe as the user of the process",
-                )
-            continue
-        level, source = said
-        verdict = levels.judged(level, runtime)
-        if verdict != levels.FITS:
-            yield Finding(
-                "driver-too-old",
-                ERROR if verdict == levels.TOO_OLD else WARNING,
-                "{}, the driver runs CUDA {}.{} ({})".format(text, level[0], level[1], source),
-                where,
-                (item.path,),
-                levels.MINOR_WORDS if verdict == levels.MINOR else "CUDA refuses to start on this driver",
-                "install a driver for CUDA {}.{} or newer, or a framework built for CUDA {}".format(*runtime, level[0]),
-            )
-
-
-def _level(libraries: Sequence[Library], driver: Facts) -> Optional[Tuple[levels.Level, str]]:
-    """Return the CUDA level in force and who said so: the loaded libcuda, else the host's driver."""
-    for item in libraries:
-        if item.kind == "libcuda" and item.place != STUB and item.version.has_value:
-            level = levels.level_of(item.version.text())
-            if level is not None:
-                return level, item.path
-    level = levels.level_of(_value(driver, "nvidia.cuda"))
-    return (level, "nvidia.cuda") if level is not None else None
-
-
-def _value(driver: Facts, key: str) -> str:
-    seen = driver.get(key)
-    return seen.text() if seen is not None and seen.has_value else ""
 
 
 def of_installed(wheels: Sequence[Tuple[str, str]], loaded: Sequence[Library], site: str) -> List[Finding]:

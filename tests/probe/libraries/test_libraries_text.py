@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from envlock.facts import FAILED, NOT_SUPPORTED, absent, value
-from envlock.probe.libraries import findings
+from envlock.probe.libraries import driver_findings, findings
 from envlock.probe.libraries.kinds import KINDS
 from envlock.probe.libraries.text import render
 from envlock.probe.libraries.values import PLACES, Finding, Library, Loaded, Package, Process, Ran
@@ -140,7 +140,7 @@ def test_schema_and_code_name_the_same_things() -> None:
     """Places and findings are listed in the schema as in the code: none more, none less."""
     import re
 
-    source = Path(findings.__file__).read_text()
+    source = Path(findings.__file__).read_text() + Path(driver_findings.__file__).read_text()
     codes = set(re.findall(r'Finding\(\s*"([a-z-]+)",', source)) - {"mixed-"}
     codes |= {"mixed-" + family for family in findings._FAMILIES}
 
