@@ -1,5 +1,6 @@
 """`check` and `diff` as a gate, through the real program: one verdict and one code in every format, also in failure."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -10,13 +11,17 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
 
+import jsonschema
 import pytest
 from program import ARGV, environment, envlock
 from samples import facts, gpu_facts, host, lock
 
 from envlock import lockfile
 from envlock.facts import Facts, absent, value
+from envlock.lockfile import Rule
 from envlock.report import formats
+
+SCHEMA = Path(__file__).resolve().parents[2] / "docs/schema/check-result.schema.json"
 
 OUTCOMES: dict[str, tuple[int, Facts]] = {
     "match": (0, facts([gpu_facts()])),
@@ -267,3 +272,28 @@ def test_text_loads_no_other_format(tmp_path: Path, locked: Path) -> None:
     unwanted = {f"envlock.report.{name}" for name in (*formats.MODULES.values(), "view", "node", "document", "diff")}
     assert loaded & (unwanted | {"xml.etree.ElementTree", "envlock.slurm", "envlock.difference", "json.tool"}) == set()
     assert "envlock.report.text" in loaded
+
+
+# ---- waivers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("until", "code", "kind"), [("2999-12-31", 0, "waived"), ("2020-01-01", 1, "expired")])
+def test_a_waiver_is_told_in_every_format(tmp_path: Path, until: str, code: int, kind: str) -> None:
+    """While it holds, the difference is excused and shown with its reason; afterwards it is an error everywhere."""
+    rule = Rule(key="gpu.vbios", rule="exact", reason="board swapped, ticket 4711", until=until)
+    held = lock(host([gpu_facts()]))
+    policy = tuple(rule if each.key == rule.key else each for each in held.policy)
+    locked = tmp_path / "sample.lock.toml"
+    locked.write_text(lockfile.render(dataclasses.replace(held, policy=policy)))
+    path = tmp_path / "facts.json"
+    path.write_text(json.dumps(OUTCOMES["drift"][1].to_document()))
+    for form in formats.NAMES:
+        ended = envlock("check", "-l", locked, "--facts", path, "--format", form)
+        assert (ended.code, ended.err) == (code, ""), form
+        if form not in ("gitlab", "github") or code:
+            assert kind in ended.out, form
+        if form not in ("gitlab", "github", "prometheus"):
+            assert "ticket 4711" in ended.out, form
+        if form == "json":
+            jsonschema.validate(ended.document, json.loads(SCHEMA.read_text()))
+            assert [each["until"] for each in ended.document["waived"]] == ([until] if code == 0 else [])

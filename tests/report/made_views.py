@@ -89,7 +89,8 @@ NASTY = (
     "::error::x", "\n::add-mask::y", "%0A::warning::", "##[add-mask]z", "a|b", "`code`", "``", "<img src=x>", "</code>",
     "[x](http://example.invalid)", "![x](y)", "**bold**", "_em_ a_b __c__", "~~s~~", "@someone", "#12", "&amp; &#65;",
     "]]>", "<!--", "\x1b[31mred\x1b[0m", "\x00", "\ufffe", "\udc80", "\u2028", "\r\n", "\\", '"', "{0}", "{{", "\t|\t",
-    "| x=1", "=1+1", "$(id)", "'; id; '", "\u202eabc", "www.example.invalid", "- a", "1. b", "> c", "# d", "---", "→",
+    "| x=1", "=1+1", "$(id)", "'; id; '", "\u202eabc", "www.example.invalid", "- a", "1. b",
+    "a,line=1", ",file=x", "> c", "# d", "---", "→",
 )  # fmt: skip
 
 TEXTS = st.one_of(
