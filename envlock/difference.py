@@ -117,11 +117,13 @@ class _Side:
 
     host: dict[str, Observed]
     gpus: tuple[tuple[str, Mapping[str, Observed]], ...]
+    looked: bool = True
+    """Whether GPUs were looked for: a document limited to other facts lists none."""
 
 
 def _side(facts: Facts, registry: Mapping[str, Entry]) -> _Side:
     host, gpus = locked_part(facts, registry)
-    return _Side(host, tuple((gpu.ident, gpu.facts) for gpu in gpus))
+    return _Side(host, tuple((gpu.ident, gpu.facts) for gpu in gpus), facts.covers("gpu."))
 
 
 def _side_of_lock(host: Host) -> _Side:
@@ -154,7 +156,7 @@ def _of_sides(before: _Side, after: _Side, allowed: frozenset[str], registry: Ma
     gpu_keys = {key for side in (before, after) for _, facts in side.gpus for key in facts}
     left, right = _filled(before, keys, gpu_keys), _filled(after, keys, gpu_keys)
     if GPU_COUNT not in keys and (before.gpus or after.gpus):
-        left.host[GPU_COUNT], right.host[GPU_COUNT] = value(len(left.gpus)), value(len(right.gpus))
+        left.host[GPU_COUNT], right.host[GPU_COUNT] = _listed(before), _listed(after)
     host = Host(
         facts=tuple(sorted(left.host.items(), key=lambda pair: pair[0])),
         gpus=tuple(
@@ -165,6 +167,10 @@ def _of_sides(before: _Side, after: _Side, allowed: frozenset[str], registry: Ma
     rules = tuple(Rule(key=key, rule="exact", unknown="allow") for key in sorted(allowed))
     # No rule waives anything here, so the day does not matter.
     return _of_comparison(compare_facts(host, facts, Policy(rules=rules, units=(), where="diff"), date.max, registry))
+
+
+def _listed(side: _Side) -> Observed:
+    return value(len(side.gpus)) if side.looked else absent(FAILED, detail="GPUs were not looked for")
 
 
 def _filled(side: _Side, keys: set[str], gpu_keys: set[str]) -> _Side:

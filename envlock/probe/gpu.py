@@ -145,7 +145,9 @@ def _smi(host: Host, bus: Bus) -> Source:
     count = answer.host[_COUNT]
     if answer.fault or (not answer.described and count != value(0)):
         return Source({}, (), answer.notes, "nvidia-smi: {}".format(answer.fault or "; ".join(answer.notes)))
-    found = {key: seen for key, seen in answer.host.items() if seen.has_value or key in ("nvidia.cuda", _COUNT)}
+    found = dict(answer.host)
+    if not found["nvidia.driver"].has_value:
+        found["nvidia.driver"] = nvidia_proc.library_version(host, found["nvidia.driver"].detail)
     if isinstance(count.value, int):
         counted = _count(count.value, bus, count.source)
         detail = "; ".join(filter(None, (count.detail, counted.detail)))
