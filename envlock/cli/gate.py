@@ -52,17 +52,22 @@ def asked(arguments: list[str], environment: Mapping[str, str], commands: tuple[
     )
 
 
-def _own(arguments: list[str]) -> list[str]:
-    """Return the options that are envlock's own: what follows the program after `--exec` is that program's.
+_FLAGS = ("--exec", "--no-trace", "--drain", "--quiet", "--verbose", "-q", "-v")
 
-    An `-o` of the program must never be written to because envlock failed.
+
+def _own(arguments: list[str]) -> list[str]:
+    """Return the arguments before the program that `--exec` runs: what follows is for that one.
+
+    Its `-o` must never be written to because envlock failed.
     """
-    if "--exec" not in arguments:
-        return arguments
-    at = arguments.index("--exec") + 1
-    while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "--":
-        at += 1
-    return arguments[:at]
+    start = arguments.index("--exec") + 1 if "--exec" in arguments else len(arguments)
+    for index in range(start, len(arguments)):
+        before = arguments[index - 1]
+        attached = "=" in before or (not before.startswith("--") and len(before) > 2)
+        is_value = before.startswith("-") and before not in _FLAGS and not attached
+        if not arguments[index].startswith("-") and not is_value:
+            return arguments[:index]
+    return arguments
 
 
 def _option(arguments: list[str], names: tuple[str, ...], chosen: str) -> str:

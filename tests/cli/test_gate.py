@@ -132,6 +132,19 @@ def test_the_environment_and_short_forms_are_understood_too(tmp_path: Path, lock
         assert json.loads(out.read_text())[0]["severity"] == "blocker", arguments
 
 
+def test_the_options_of_another_program_are_not_ours(tmp_path: Path) -> None:
+    """What follows the program that `--exec` runs says nothing about where a failure goes."""
+    theirs = tmp_path / "theirs"
+    theirs.write_text("a result of that program")
+    for ours in ([], ["--deadline", "5"], ["--no-trace"], ["--deadline=5"]):
+        argv = ["check", "-l", "missing", "--exec", *ours, "true", "--format", "json", "-o", str(theirs)]
+        ended = envlock(*argv, cwd=tmp_path)
+        assert (ended.code, ended.out) == (2, "")
+    assert theirs.read_text() == "a result of that program"
+    ended = envlock("check", "-l", "missing", "--exec", "--format", "json", "true", "--format", "junit", cwd=tmp_path)
+    assert ended.document["exit-code"] == 2
+
+
 def test_a_place_that_cannot_be_written_is_said_and_the_answer_is_printed(tmp_path: Path, locked: Path) -> None:
     """The document of the failure goes to standard output then; the code is that of not being able to."""
     facts_file = tmp_path / "facts.json"
