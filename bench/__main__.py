@@ -33,6 +33,12 @@ def check_row() -> Row:
     return against("`check`", f"{ENVLOCK} check -l {LOCAL}", "`python3 -c pass`", bare_start(), 15, count=15)
 
 
+def gpus_row(persistence: str) -> Row:
+    from bench import nvml
+
+    return nvml.row(persistence, Path(tempfile.gettempdir()) / "envlock-bench" / "nvml")
+
+
 def probe_row() -> Row:
     return against(
         "`probe`", f"{ENVLOCK} probe --format json", "`torch.utils.collect_env`",
@@ -118,6 +124,8 @@ def canary_row() -> Row:
 ROWS: dict[str, Callable[[], Row]] = {
     "help": help_row,
     "check": check_row,
+    "gpus-off": lambda: gpus_row("off"),
+    "gpus-on": lambda: gpus_row("on"),
     "probe": probe_row,
     "lock-check": lock_check_row,
     "noop-build": noop_build_row,

@@ -14,6 +14,7 @@ from envlock.drift import Comparison, Drift, Kind, compare_facts, unanswered
 from envlock.facts import Facts
 from envlock.lockfile import Image, Lockfile
 from envlock.policy import Policy
+from envlock.probe.host import Host
 from envlock.probe.libraries.values import Loaded
 
 _WHY = "the image digest is the identity of the environment"
@@ -27,11 +28,13 @@ def check(
     image: str | None,
     today: date,
     loaded: Loaded | None = None,
+    host: Host | None = None,
 ) -> tuple[Comparison, str]:
     """Return what was found, and what it was that was checked, in words.
 
     `facts` is a file of facts (`-`: standard input), `image` a reference that an engine
-    holds, `loaded` what a program was seen to load; with none, this host is probed.
+    holds, `loaded` what a program was seen to load; with none, this host is probed, as
+    `envlock.probe.begin` gave it in `host`.
     `today` (in UTC) decides which waivers hold. Raises `UsageError` for unusable facts,
     `EngineError` when no engine answers or none has the image, `IntegrityError` when the
     image's bytes are not what its own config says.
@@ -44,7 +47,7 @@ def check(
     elif image is None and loaded is None:
         from envlock.probe import probe
 
-        found.append((_compare(lock, probe(), policy, today), "this host"))
+        found.append((_compare(lock, probe(host=host), policy, today), "this host"))
     if image is not None:
         found.append((check_image(lock.image, image), f"image `{image}`"))
     if loaded is not None:

@@ -52,16 +52,20 @@ def command(
     Exit codes: 0 match, 1 drift, 3 could not tell, 4 the image's bytes are wrong.
     With --as npd or nagios they are the supervisor's own (docs/exit-codes.md).
     """
+    gate.refuse_contradictions(context)
+    asked = program.program(given, "envlock check")
+    from envlock import probe
+
+    # A driver takes longest: it is asked before anything else is so much as imported.
+    host = None if facts or image or asked else probe.begin()
     from envlock import checks, lockstore
     from envlock.policy import policy_of_lock
 
-    gate.refuse_contradictions(context)
-    asked = program.program(given, "envlock check")
     path = lockstore.find(lock, spec, Path())
     held = lockstore.read(path)
     policy = policy_of_lock(held, str(path))
     loaded = program.look(asked) if asked else None
-    comparison, subject = checks.check(held, policy, facts, image, options.today(), loaded)
+    comparison, subject = checks.check(held, policy, facts, image, options.today(), loaded, host)
     name = held.environment.name
     if output_format == "text" and not protocol:
         from envlock.report.text import check_text

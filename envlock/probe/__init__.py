@@ -25,6 +25,13 @@ Reader = Callable[[Host], Dict[str, Observed]]
 Result = TypeVar("Result")
 
 
+def begin() -> Host:
+    """Return this machine, to be given to `probe`: its driver is asked from now on, and answers meanwhile."""
+    host = LiveHost()
+    host.begin_nvml()
+    return host
+
+
 def probe(
     root: str | os.PathLike[str] = "/", host: Host | None = None, only: str = "", cross_check: bool = False
 ) -> Facts:

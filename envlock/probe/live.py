@@ -71,7 +71,7 @@ class LiveHost(Host):
         return engine.send(socket_path, request, self._deadline)
 
     def begin_nvml(self, gpus: bool = True) -> None:
-        if pci.signs(self):
+        if gpus not in self._begun and pci.signs(self):
             self._begun[gpus] = deferred(lambda: self._ask_nvml(gpus))
 
     def nvml(self, gpus: bool = True) -> Mapping[str, object]:
@@ -89,6 +89,7 @@ class LiveHost(Host):
         if program is None:
             raise Absent(FAILED, "`nvidia-smi` is not installed")
         command = " ".join(("nvidia-smi", *arguments))
+        deadline = nvml_child.deadline(self.variable(nvml_child.DEADLINE), self._smi_deadline)
         try:
             running = start((program, *arguments))
         except ToolError as error:
@@ -96,7 +97,7 @@ class LiveHost(Host):
 
         def wait() -> Printed:
             try:
-                finished = running.wait(self._smi_deadline)
+                finished = running.wait(deadline)
             except ToolError as error:
                 raise Absent(FAILED, error.message.replace(program, command)) from None
             return Printed(finished.status, finished.stdout, finished.stderr)

@@ -96,7 +96,7 @@ static void last(const char *name, u64 begin) {
   for (u64 at = now(); at < end; at = now()) {
     u64 left = end - at;
     struct timespec part = {(time_t)(left / 1000000000ull), (long)(left % 1000000000ull)};
-    if (left > 300000) nanosleep(&part, NULL);
+    if (left > 5000000) nanosleep(&part, NULL); /* a shorter sleep would last as long as the kernel likes */
   }
 }
 
