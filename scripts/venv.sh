@@ -57,6 +57,16 @@ pip() { "$venv/bin/python" -m pip --disable-pip-version-check --quiet --no-input
 if [ "$want" = test ]; then
   say 'installing envlock and its test tools'
   pip install -e '.[dev]'
+  # Some tests make a shared library of their own, a driver's among them.
+  if ! command -v cc >/dev/null && ! command -v gcc >/dev/null && ! command -v clang >/dev/null; then
+    if may_apt; then
+      say "installing Debian's gcc"
+      { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc libc6-dev; } >/dev/null 2>&1 ||
+        say 'no C compiler can be had here: the tests that make a library are skipped, each saying so'
+    else
+      say 'no C compiler here: the tests that make a library are skipped, each saying so'
+    fi
+  fi
   # One torch for all, CPU only: the build that the example environment locks. From
   # where the host's pip finds it, else from where uv knows that it lies. Never a build
   # for a GPU: those are gigabytes that no test here uses.
