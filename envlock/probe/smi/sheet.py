@@ -13,7 +13,6 @@ from typing import Dict, List, Optional, Tuple
 
 from envlock.facts import Observed
 
-
 MOST_GPUS = 1024
 UNENDED = "the last line has no end, so that more may have followed"
 

@@ -161,7 +161,9 @@ def test_each_spelling_of_absence(printed: str, outcome: str) -> None:
     assert gpu(f"name, power.limit [W]\nNVIDIA A10, {printed}\n")["gpu.power_limit"].outcome == outcome
 
 
-@pytest.mark.parametrize("text", ["name, index, power.limit [W]\nA, 0, 150.00\n", "name,index,power.limit\nA,0,150 W\n"])
+@pytest.mark.parametrize(
+    "text", ["name, index, power.limit [W]\nA, 0, 150.00\n", "name,index,power.limit\nA,0,150 W\n"]
+)
 def test_units_may_stand_in_header_or_cell(text: str) -> None:
     """`nounits`, and a list without blanks, read the same."""
     assert gpu(text)["gpu.power_limit"].value == 150000
@@ -286,7 +288,8 @@ def test_links_are_counted_and_never_guessed() -> None:
 def test_paths_are_counted_without_places() -> None:
     """The matrix gives each GPU the paths to the others by their kind."""
     answer = read("\t\x1b[4mGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\x1b[0m\n"
-                  "GPU0\t X \tPIX\tSYS\t0-3\t0\nGPU1\tPIX\t X \tSYS\t0-3\t0\nGPU2\tSYS\tSYS\t X \t4-7\t1\n")  # fmt: skip
+                  "GPU0\t X \tPIX\tSYS\t0-3\t0\nGPU1\tPIX\t X \tSYS\t0-3\t0\n"
+                  "GPU2\tSYS\tSYS\t X \t4-7\t1\n")  # fmt: skip
 
     assert [item.facts["gpu.topology"].value for item in answer.gpus] == [
         ("1 x single-switch", "1 x system"), ("1 x single-switch", "1 x system"), ("2 x system",),
