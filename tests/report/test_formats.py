@@ -298,6 +298,10 @@ def test_github_holds_only_our_commands(view: View) -> None:
     assert {name for name, _, _ in found} <= {"error", "warning", "notice"}
     assert all(set(properties) <= {"file", "line", "title"} for _, properties, _ in found)
     assert view.headline in found[-1][2]
+    annotations = found[len(view.notes) : -1]
+    for (_, properties, _), group in zip(annotations, alike(view.items), strict=True):
+        assert properties["title"] == f"envlock check: {group[0].kind} {group[0].key}"
+        assert properties.get("file", "") == view.path
 
 
 # ---- markdown --------------------------------------------------------------------------------
