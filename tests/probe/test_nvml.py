@@ -124,8 +124,8 @@ def test_values_have_the_registered_types() -> None:
 
 
 def test_no_call_is_made_twice() -> None:
-    """A call that answers for several facts is made once for each GPU."""
-    fake = library({0: nvml_fake.gpu(), 1: nvml_fake.gpu()})
+    """A call that answers for several facts is made once for each GPU, whether it answers or fails."""
+    fake = library({0: nvml_fake.gpu(nvmlDeviceGetEccMode=Code(3)), 1: nvml_fake.gpu()})
     nvml.collect(fake.module)
     calls = Counter(fake.asked)
     differing = {"nvmlDeviceGetInforomVersion", "nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetApplicationsClock",
