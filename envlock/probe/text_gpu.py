@@ -32,7 +32,8 @@ def sections(gpus: Sequence[Device], width: int) -> List[str]:
 def _model(members: Sequence[Device], width: int) -> List[str]:
     if len(members) == 1:
         return [_title(members), *_rows(members[0].facts, width)]
-    lines = ["{} GPUs".format(len(members)), *(_member(gpu, width) for gpu in members)]
+    names = ["place", *(label_of(key) for key in _LISTED if any(_told(gpu, key) for gpu in members))]
+    lines = ["{} GPUs ({})".format(len(members), ", ".join(names)), *(_member(gpu, width) for gpu in members)]
     common = {
         key: seen
         for key, seen in members[0].facts.items()
@@ -65,11 +66,15 @@ def _member(gpu: Device, width: int) -> str:
     """Return one line that names a GPU: its place, then what else names it."""
     line = "  " + printable(gpu.ident)
     for key in _LISTED:
-        seen = gpu.facts.get(key)
-        text = printable(seen.text()) if seen is not None and seen.has_value else ""
+        text = _told(gpu, key)
         if text and len(line) + 2 + len(text) <= width:
             line += "  " + text
     return line
+
+
+def _told(gpu: Device, key: str) -> str:
+    seen = gpu.facts.get(key)
+    return printable(seen.text()) if seen is not None and seen.has_value else ""
 
 
 def _rows(facts: Mapping[str, Observed], width: int) -> List[str]:

@@ -66,7 +66,7 @@ def test_equal_gpus_share_a_section() -> None:
         "NVIDIA\n"
         "  GPUs                     2\n"
         "\n"
-        "2 GPUs\n"
+        "2 GPUs (place, UUID)\n"
         "  01:00.0  GPU-1\n"
         "  02:00.0  GPU-2\n"
         "  name                                H100\n"
@@ -107,7 +107,7 @@ def test_gpu_that_says_nothing_is_not_mixed_with_the_others() -> None:
 
     text = render(facts)
 
-    assert "2 GPUs\n  01:00.0  GPU-1\n  03:00.0  GPU-1\n  name " in text
+    assert "2 GPUs (place, UUID)\n  01:00.0  GPU-1\n  03:00.0  GPU-1\n  name " in text
     assert text.endswith("1 GPU at 02:00.0\n  all other facts                     failed: gpu is lost\n")
 
 
