@@ -17,6 +17,8 @@ from envlock.report.view import Item, Level, View
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
+SPEC = "envlock.toml"
+
 _LEVELS = {Level.ERROR: "error", Level.UNKNOWN: "error", Level.WARNING: "warning", Level.NOTE: "note"}
 
 
@@ -64,10 +66,11 @@ def _rule(item: Item) -> dict[str, Any]:
 
 def _result(view: View, item: Item, index: int, mark: str) -> dict[str, Any]:
     fix = f". Run: {item.command}" if item.command else f". Fix: {item.fix}" if item.fix else ""
-    location: dict[str, Any] = {}
-    if view.path:
-        artifact = _artifact(view.path)
-        location["physicalLocation"] = {"artifactLocation": artifact, "region": {"startLine": item.line}}
+    # Readers drop a result without a place: where no file was named, the spec stands for it.
+    artifact = _artifact(view.path or SPEC)
+    location: dict[str, Any] = {
+        "physicalLocation": {"artifactLocation": artifact, "region": {"startLine": item.line}},
+    }
     if item.device:
         location["logicalLocations"] = [{"name": item.device, "kind": "resource"}]
     result: dict[str, Any] = {
@@ -76,11 +79,10 @@ def _result(view: View, item: Item, index: int, mark: str) -> dict[str, Any]:
         "level": _LEVELS[item.level],
         "kind": "fail",
         "message": {"text": _literal(item.message + fix)},
+        "locations": [location],
         "partialFingerprints": {"envlock/v1": mark, "primaryLocationLineHash": f"{mark[:16]}:1"},
         "properties": {"level": item.level.value, "kind": item.kind, "device": item.device},
     }
-    if location:
-        result["locations"] = [location]
     if item.level is Level.NOTE:
         result["suppressions"] = [
             {"kind": "external", "status": "accepted", "justification": item.because or item.kind}

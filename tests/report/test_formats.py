@@ -157,6 +157,12 @@ def test_sarif_suppresses_what_is_waived() -> None:
     ]
 
 
+def test_a_result_has_a_place_even_where_no_file_was_named() -> None:
+    """GitHub refuses a result without one, and a failure must be shown."""
+    (result,) = sarif(dataclasses.replace(VIEWS_BY_NAME["usage"], path=""))["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "envlock.toml"
+
+
 def test_a_path_with_strange_letters_is_a_uri() -> None:
     """Percent-encoded; an absolute path is a file URI."""
     strange = dataclasses.replace(VIEWS_BY_NAME["drift"], path="a b/ü#?.toml")
