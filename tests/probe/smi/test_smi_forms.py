@@ -295,3 +295,55 @@ def test_paths_are_counted_without_places() -> None:
         ("1 x single-switch", "1 x system"), ("1 x single-switch", "1 x system"), ("2 x system",),
     ]  # fmt: skip
     assert answer.host["nvidia.gpu_count"].outcome == FAILED
+
+
+def test_document_with_declarations_of_its_own_is_refused() -> None:
+    """Even a declaration that expands to nothing is none of nvidia-smi's."""
+    with pytest.raises(UsageError, match="holds declarations of its own"):
+        read(XML.replace('"nvsmi_device_v12.dtd">', '"d" [<!ELEMENT gpu ANY>]>'))
+
+
+@pytest.mark.parametrize(
+    ("attached", "value", "detail"),
+    [("4", 4, "4 attached, 2 described"), ("1", None, "1 attached, but 2 described"),
+     ("many", None, "2 listed; the number of GPUs is not understood: `many`")],
+)  # fmt: skip
+def test_count_is_of_those_attached(attached: str, value: int | None, detail: str) -> None:
+    """What is described is not what there is; a number that cannot be is none."""
+    count = read(XML.replace("<attached_gpus>2<", f"<attached_gpus>{attached}<")).host["nvidia.gpu_count"]
+
+    assert (count.value, count.detail) == (value, detail)
+
+
+def test_gpu_that_is_lost_fails_whole() -> None:
+    """One cell that says so fails every fact of this GPU, its name too; its neighbour is unharmed."""
+    answer = read(XML.replace("<vbios_version>92.00.45.00.03", "<vbios_version>GPU is lost", 1))
+
+    assert {(seen.outcome, seen.detail) for seen in answer.gpus[0].facts.values()} == {
+        (FAILED, "nvidia-smi prints `GPU is lost`")
+    }
+    assert answer.gpus[1].facts["gpu.vbios"].has_value
+    assert answer.host["nvidia.gpu_count"].value == 2
+
+
+def test_table_counts_only_when_it_ends() -> None:
+    """The table says little: a cut name is no name, and without its list of processes GPUs may be missing."""
+    table = (
+        "| NVIDIA-SMI 550.90.07    Driver Version: 550.90.07    CUDA Version: 12.4 |\n"
+        "| GPU  Name       Persistence-M | Bus-Id   Disp.A | Volatile Uncorr. ECC |\n"
+        "|===============================+=================+======================|\n"
+        "|   0  NVIDIA GeForce RTX ...  On | 00000000:01:00.0 Off |  N/A |\n"
+        "|  0%   41C    P8    21W /  150W |  1MiB /  23028MiB |  0%   E. Process |\n"
+        "|                               |                 |                Disabled |\n"
+        "+-------------------------------+-----------------+----------------------+\n"
+    )
+    whole = read(table + "\n| Processes:  |\n|  No running processes found  |\n")
+    facts = whole.gpus[0].facts
+
+    assert (facts["gpu.name"].outcome, "NVIDIA GeForce RTX ..." in facts["gpu.name"].detail) == (FAILED, True)
+    assert {key: facts[f"gpu.{key}"].value for key in ("power_limit", "memory", "compute_mode", "persistence", "mig")} == {
+        "power_limit": 150000, "memory": 23028, "compute_mode": "exclusive process", "persistence": True, "mig": False,
+    }  # fmt: skip
+    assert whole.host["nvidia.gpu_count"].value == 1
+    assert read(table).host["nvidia.gpu_count"].outcome == FAILED
+    assert {seen.has_value for seen in read(table[: table.index("|  0%")]).gpus[0].facts.values()} == {False, True}
