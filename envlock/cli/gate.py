@@ -162,7 +162,12 @@ def answer(
         from envlock import slurm as cluster
 
         name = slurm[1] or os.environ.get("SLURMD_NODENAME") or os.uname().nodename.split(".")[0]
-        options.say(cluster.drain(name, line) if slurm[0] else cluster.dry(name, line))
+        try:
+            options.say(cluster.drain(name, line) if slurm[0] else cluster.dry(name, line))
+        except EnvlockError as error:
+            # The answer stands on standard output already: one line, and that it had no consequence.
+            options.say_error(str(error), error.hint)
+            return error.exit_code
     return node.exit_code(view, protocol)
 
 

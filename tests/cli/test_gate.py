@@ -267,6 +267,25 @@ def test_slurm_is_dry_unless_told_to_drain(tmp_path: Path, locked: Path) -> None
     assert log.read_text().splitlines()[-1].startswith("update nodename=n018 state=drain reason=envlock: unknown: ")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 3, "error: `scontrol` is not installed"),
+        (["--node", "n[001-128]"], 2, "error: --node: not the name of one node: 'n[001-128]'"),
+    ],
+)
+def test_a_node_that_cannot_be_drained_is_said(
+    tmp_path: Path, locked: Path, arguments: list[str], code: int, message: str
+) -> None:
+    """The one line stays the reason; that nothing came of it is an error of its own."""
+    path = tmp_path / "facts.json"
+    path.write_text(json.dumps(OUTCOMES["drift"][1].to_document()))
+    env = {"PATH": str(tmp_path)}
+    ended = envlock("check", "-l", locked, "--as", "slurm", "--drain", *arguments, "--facts", path, env=env)
+    assert (ended.code, ended.out.count("\n"), ended.out[:15]) == (code, 1, "envlock: drift:")
+    assert ended.err.splitlines()[0] == message
+
+
 # ---- what it costs ---------------------------------------------------------------------------
 
 

@@ -190,8 +190,9 @@ def test_the_service_writes_the_metrics(tmp_path: Path, lock_for: Any, codes: tu
 
 
 def test_the_service_can_still_see_a_gpu() -> None:
-    """A private /dev would hide every device: the check would then report GPUs as gone."""
-    assert unit("envlock-check.service")["Service"].get("PrivateDevices", "no") == "no"
+    """What hides devices, or allows only some (ProtectClock= does that too), would make every GPU gone."""
+    service = unit("envlock-check.service")["Service"]
+    assert {"PrivateDevices", "ProtectClock", "DeviceAllow", "DevicePolicy", "RootDirectory"} & set(service) == set()
 
 
 # ---- nagios ----------------------------------------------------------------------------------
