@@ -341,7 +341,8 @@ def test_table_counts_only_when_it_ends() -> None:
     facts = whole.gpus[0].facts
 
     assert (facts["gpu.name"].outcome, "NVIDIA GeForce RTX ..." in facts["gpu.name"].detail) == (FAILED, True)
-    assert {key: facts[f"gpu.{key}"].value for key in ("power_limit", "memory", "compute_mode", "persistence", "mig")} == {
+    keys = ("power_limit", "memory", "compute_mode", "persistence", "mig")
+    assert {key: facts[f"gpu.{key}"].value for key in keys} == {
         "power_limit": 150000, "memory": 23028, "compute_mode": "exclusive process", "persistence": True, "mig": False,
     }  # fmt: skip
     assert whole.host["nvidia.gpu_count"].value == 1
