@@ -37,13 +37,26 @@ def compare_facts(
     counted = compare_gpus(bench, host, observed)
     # A GPU that is named as missing is not told a second time as a count.
     bench.facts(dict(host.facts), observed.host, "", skip=GPU_COUNT if counted else "")
-    found = dataclasses.replace(bench.comparison(), notes=(*observed.notes, *notes(observed)))
+    found = dataclasses.replace(_limited(bench.comparison(), observed), notes=(*observed.notes, *notes(observed)))
     judged = found.checked or found.allowed or found.waived
     if not judged and all(drift.kind is Kind.EXPIRED for drift in found.drifts):
         # No fact locked, or every one ignored: nothing was looked at, so nothing is known to match.
         nothing = unanswered("host", NOTHING_TO_JUDGE, "(not compared)", RECORD_HOST)
         return nothing.and_also(found)
     return found
+
+
+def _limited(found: Comparison, observed: Facts) -> Comparison:
+    """Return `found` with the reason why facts are unknown that `observed` was never meant to hold."""
+    if not observed.only:
+        return found
+    because = "not part of this document, which holds only facts that start with " + " or ".join(observed.only)
+
+    def told(drift: Drift) -> Drift:
+        open_ = drift.kind is Kind.UNANSWERED and not drift.because and not observed.covers(drift.key)
+        return dataclasses.replace(drift, because=because, fix="") if open_ else drift
+
+    return dataclasses.replace(found, drifts=tuple(map(told, found.drifts)), allowed=tuple(map(told, found.allowed)))
 
 
 def locked_part(facts: Facts, registry: Mapping[str, Entry]) -> tuple[dict[str, Observed], list[Device]]:

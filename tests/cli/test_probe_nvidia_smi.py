@@ -15,7 +15,7 @@ from program import Ended, envlock
 from samples import GPU_FACTS, facts
 
 from envlock import agent
-from envlock.drift import Verdict, compare_facts
+from envlock.drift import Comparison, Verdict, compare_facts
 from envlock.facts import Device, Facts, value
 from envlock.lockfile import host_of
 from envlock.policy import default_rules, locked_keys, policy_of
@@ -116,9 +116,13 @@ def test_text_says_how_many_gpus_are_not_listed() -> None:
 
 
 def verdict(locked: Facts, seen: Facts) -> Verdict:
+    return compared(locked, seen).verdict
+
+
+def compared(locked: Facts, seen: Facts) -> Comparison:
     held = host_of(locked.host, [gpu.facts for gpu in locked.gpus()])
     policy = policy_of(default_rules(held), "test", locked_keys(held), REGISTRY)
-    return compare_facts(held, seen, policy, DAY).verdict
+    return compare_facts(held, seen, policy, DAY)
 
 
 def of(text: str) -> Facts:
@@ -143,6 +147,9 @@ def test_what_the_document_does_not_cover_is_unknown_and_not_drift() -> None:
                     only=("nvidia.", "gpu."))  # fmt: skip
 
     assert verdict(seen, limited) is Verdict.UNKNOWN
+    assert {(drift.observed, drift.because, drift.fix) for drift in compared(seen, limited).drifts} == {
+        ("(not observed)", "not part of this document, which holds only facts that start with nvidia. or gpu.", "")
+    }
 
 
 def test_documents_of_two_kinds_miss_no_gpu(tmp_path: Path) -> None:
