@@ -26,11 +26,15 @@ CORRUPTED_INFOROM = 14
 MISMATCH = 18
 
 
+_TOO_OLD = "this NVML binding is too old to ask"
+_WRONG_SIZE = "this NVML binding has the wrong size for the answer"
+
+
 class TooOld(Absent):
     """Raised for a question that this binding cannot ask."""
 
-    def __init__(self) -> None:
-        super().__init__(FAILED, "this NVML binding is too old to ask")
+    def __init__(self, words: str = _TOO_OLD) -> None:
+        super().__init__(FAILED, words)
 
 
 class Told(NamedTuple):
@@ -86,14 +90,19 @@ class Binding:
         check(pointer(function)(*arguments))
 
     def filled(self, function: str, handle: Any, structure: str, version: str, **fields: int) -> Any:
-        """Return the binding's `structure`, filled by `function`; `version` names the constant that it carries."""
+        """Return the binding's `structure`, filled by `function`; `version` names the constant that it carries.
+
+        The lower three bytes of that constant are the structure's size (NVML_STRUCT_VERSION).
+        Bindings before 12.570 have some structures larger than that: their fields would be
+        read from the wrong places, and zeros taken for an answer.
+        """
         from ctypes import byref
 
         kind = getattr(self.module, structure, None)
         number = getattr(self.module, version, None)
         if kind is None or number is None:
             raise TooOld
-        found = kind()
+        found = sized(kind(), number & 0xFFFFFF)
         for name, given in (("version", number), *fields.items()):
             setattr(found, name, given)
         self.raw(function, handle, byref(found))
@@ -135,9 +144,18 @@ class Asker:
         seen = absent(FAILED, "NVML", "nothing was asked")
         for call in question.calls:
             seen = observed(call.function, lambda call=call: question.convert(self.ask(call)))  # type: ignore[misc]
-            if seen.outcome != NOT_IN_DRIVER and seen.detail != TooOld().detail:
+            if seen.outcome != NOT_IN_DRIVER and seen.detail not in (_TOO_OLD, _WRONG_SIZE):
                 break
         return seen
+
+
+def sized(structure: Any, size: int) -> Any:
+    """Return `structure` when it has `size` bytes; raises `TooOld` when the binding has it wrong."""
+    from ctypes import sizeof
+
+    if sizeof(structure) != size:
+        raise TooOld(_WRONG_SIZE)
+    return structure
 
 
 def observed(function: str, read: Callable[[], Value | Told]) -> Observed:

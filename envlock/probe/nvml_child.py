@@ -153,11 +153,8 @@ def main() -> None:
     nvml_library.begin(os.environ, gpus)
     from envlock.probe.nvml import events
 
-    if len(arguments) > 1 and arguments[1] != _HOST_ONLY:
-        # Last, so that it brings the module and shadows nothing of this Python's own.
-        sys.path.append(arguments[1])
     try:
-        import pynvml
+        pynvml = _binding(arguments[1] if len(arguments) > 1 and arguments[1] != _HOST_ONLY else "")
     except Exception as error:
         _write(MARK + json.dumps({"error": "pynvml cannot be imported: {}".format(error), "code": -1}))
     else:
@@ -165,6 +162,22 @@ def main() -> None:
             _write(MARK + json.dumps(event))
     # Without nvmlShutdown and without exit handlers: both can hang with the driver.
     os._exit(0)
+
+
+def _binding(folder: str) -> Any:
+    """Return the module `pynvml` that lies in `folder`, and no other of that name; nothing else comes from there."""
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    spec = PathFinder.find_spec("pynvml", [folder]) if folder else None
+    if spec is None or spec.loader is None:
+        import pynvml
+
+        return pynvml
+    module = module_from_spec(spec)
+    sys.modules["pynvml"] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def _write(line: str) -> None:

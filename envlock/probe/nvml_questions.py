@@ -13,7 +13,7 @@ from typing import Any, Callable, Tuple
 from envlock.facts import HIDDEN, NOT_IN_DRIVER, Value, absent
 from envlock.probe import nvml_words as words
 from envlock.probe.host import Absent
-from envlock.probe.nvml_binding import CORRUPTED_INFOROM, INVALID, Binding, Call, Question, Told, code
+from envlock.probe.nvml_binding import CORRUPTED_INFOROM, INVALID, Binding, Call, Question, Told, TooOld, code, sized
 
 LOCKED_CLOCKS = absent(HIDDEN, "no call of NVML", "no driver tells whether clocks are locked (`nvidia-smi -lgc`)")
 
@@ -72,7 +72,10 @@ def _fabric(binding: Binding, handle: Any) -> Any:
 def _fabric_before_550(binding: Binding, handle: Any) -> Any:
     from ctypes import byref
 
-    found = binding.call("c_nvmlGpuFabricInfo_t")
+    kind = getattr(binding.module, "c_nvmlGpuFabricInfo_t", None)
+    if kind is None:
+        raise TooOld
+    found = sized(kind(), 28)  # nvmlGpuFabricInfo_t carries no version, and so no size
     binding.raw("nvmlDeviceGetGpuFabricInfo", handle, byref(found))
     return found
 

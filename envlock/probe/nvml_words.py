@@ -141,7 +141,10 @@ def fabric(found: Any) -> str:
 
 def fabric_cluster(found: Any) -> str:
     """Return the UUID of the NVLink domain; zeros stand for a node alone."""
-    digits = bytes(found.clusterUuid).hex()
+    from ctypes import addressof, string_at
+
+    # Some bindings call these bytes a text, and would end it at the first zero.
+    digits = string_at(addressof(found) + type(found).clusterUuid.offset, 16).hex()
     if not digits.strip("0"):
         raise Absent(NOT_SUPPORTED, "no NVLink domain of several nodes")
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

@@ -1,9 +1,10 @@
 """What NVML says, through the unmodified `pynvml` and a driver library in pure Python."""
 
+import ctypes
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import nvml_fake
 import pytest
@@ -238,6 +239,28 @@ def test_binding_without_the_function_is_failed() -> None:
     for key in ("gpu.mig", "gpu.mig_layout", "gpu.chassis_serial", "gpu.pdi"):
         assert seen(document, key).outcome == FAILED
         assert seen(document, key).detail == "this NVML binding is too old to ask"
+
+
+def test_structure_of_the_wrong_size_is_not_read() -> None:
+    """A `pynvml` whose structure is larger than the driver's would read other bytes: it is not used."""
+    fake = library({0: nvml_fake.gpu()})
+
+    class Uuid(ctypes.Structure):
+        """As `pynvml` 12.550 has it: a UUID of 80 bytes before the state, where the driver writes 16."""
+
+        _fields_: ClassVar = [("version", ctypes.c_uint), ("clusterUuid", ctypes.c_char * 80),
+                              ("status", ctypes.c_uint), ("cliqueId", ctypes.c_uint), ("state", ctypes.c_uint),
+                              ("healthMask", ctypes.c_uint)]  # fmt: skip
+
+    class Old:
+        def __getattr__(self, name: str) -> Any:
+            return Uuid if name.startswith("c_nvmlGpuFabricInfo") else getattr(fake.module, name)
+
+    document = nvml.collect(Old())
+
+    for key in ("gpu.fabric", "gpu.fabric_cluster"):
+        assert seen(document, key).outcome == FAILED
+        assert seen(document, key).detail == "this NVML binding has the wrong size for the answer"
 
 
 def test_call_that_raises_type_error_is_failed() -> None:

@@ -120,6 +120,18 @@ def test_binding_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
     assert document["error"] == "pynvml cannot be imported: broken"
 
 
+def test_binding_that_was_found_is_the_one_that_asks(tmp_path: Path) -> None:
+    """The child uses the `pynvml` that was found, though its Python has another; nothing else comes from there."""
+    (tmp_path / "pynvml").mkdir()
+    (tmp_path / "pynvml" / "__init__.py").write_text("from pynvml.inner import WORDS\nraise RuntimeError(WORDS)\n")
+    (tmp_path / "pynvml" / "inner.py").write_text("import json\nWORDS = json.dumps('the one that was found')\n")
+    (tmp_path / "json.py").write_text("raise RuntimeError('a module of that folder')\n")
+
+    document = ask(str(tmp_path / "pynvml" / "__init__.py"), 20)
+
+    assert document["error"] == 'pynvml cannot be imported: "the one that was found"'
+
+
 @pytest.mark.parametrize("text", ["", "no mark", MARK + '{"host": {', MARK + "[]", MARK + '{"end": true}'])
 def test_output_without_a_document_is_failed(text: str) -> None:
     """Output that is cut off, or is no document, is no answer."""
