@@ -19,6 +19,8 @@ _SNAPSHOT = "what it had mapped at one moment, from /proc/PID/maps"
 _FOLLOWED = "every process followed to its end (ptrace)"
 _WATCHED = "looked at again and again, from /proc/PID/maps"
 
+_KERNEL_THREAD = 0x00200000  # PF_KTHREAD of the kernel's sched.h
+
 Driver = Callable[[], Mapping[str, Observed]]
 Asker = Callable[[Sequence[Question]], List[Observed]]
 
@@ -65,14 +67,14 @@ def _not_permitted(pid: int) -> CouldNotTell:
 
 
 def _without_memory(pid: int, proc: str) -> CouldNotTell:
-    state = ""
+    flags = 0  # gone meanwhile: it has ended
     try:
-        with open("{}/{}/status".format(proc, pid), "rb") as stream:
-            lines = stream.read().decode("utf-8", "replace").splitlines()
-        state = next((line.split()[1] for line in lines if line.startswith("State:")), "")
-    except OSError:
+        with open("{}/{}/stat".format(proc, pid), "rb") as stream:
+            # proc(5): the name in parentheses may hold anything; `flags` is the seventh field after it.
+            flags = int(stream.read().rpartition(b")")[2].split()[6])
+    except (OSError, ValueError, IndexError):
         pass
-    if state in ("Z", "X"):
+    if not flags & _KERNEL_THREAD:
         return CouldNotTell("process {} has ended".format(pid), hint="its parent has not asked for its exit status yet")
     return CouldNotTell(
         "process {} is a kernel thread: it loads no libraries".format(pid),

@@ -118,7 +118,8 @@ class Reading:
         try:
             program = os.readlink(folder + "/exe")
         except OSError:
-            program = ""
+            # On its way out its name goes first: it is the program that it was.
+            program = next((name for number, name in reversed(list(self.taken)) if number == pid), "")
         if (pid, program) not in self.taken:
             command = _fields(folder + "/cmdline")
             said = " ".join(command) or program or "(unknown)"

@@ -187,6 +187,15 @@ of_command(sys.argv[2:], trace=sys.argv[1] == "trace", driver=dict)
 """
 
 
+@pytest.mark.parametrize("trace", [True, False])
+def test_a_closed_pipe_still_ends_a_program(trace: bool) -> None:
+    """Python ignores SIGPIPE; a program that is run from it need not: `yes | head` must end."""
+    loaded = run("sh", "-c", "kill -s PIPE $$; exit 3", trace=trace)
+
+    assert loaded.ran is not None
+    assert loaded.ran.status == -13
+
+
 @pytest.mark.parametrize("how", ["trace", "watch"])
 def test_nothing_is_changed_for_the_program(how: str, tmp_path: Path) -> None:
     """Environment, folder, input, signals and open files are those of a plain start; its output goes to stderr."""

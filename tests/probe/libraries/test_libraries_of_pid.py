@@ -14,6 +14,7 @@ from envlock.errors import CouldNotTell
 from envlock.facts import Observed, value
 from envlock.probe.libraries.asking import Question
 from envlock.probe.libraries.operation import of_pid
+from envlock.probe.libraries.reading import Reading
 
 MAPS = """\
 7f1000000000-7f1000040000 r-xp 0 fe:01 1640   /opt/venv/lib/python3.12/site-packages/nvidia/cudnn/lib/libcudnn.so.9
@@ -22,7 +23,7 @@ MAPS = """\
 """
 
 
-def recorded(tmp_path: Path, maps: str = MAPS, status: str = "State:\tS (sleeping)\n") -> Path:
+def recorded(tmp_path: Path, maps: str = MAPS, flags: int = 0x400000) -> Path:
     """Return a procfs with the process 42, whose root is a folder of its own: as of a container."""
     proc = tmp_path / "proc"
     folder = proc / "42"
@@ -32,7 +33,7 @@ def recorded(tmp_path: Path, maps: str = MAPS, status: str = "State:\tS (sleepin
     (folder / "ns/mnt").symlink_to("mnt:[2]")
     (folder / "root").mkdir()
     (folder / "maps").write_text(maps)
-    (folder / "status").write_text(status)
+    (folder / "stat").write_text(f"42 (a) b) S 1 42 42 0 -1 {flags} 0 0\n")
     (folder / "mountinfo").write_text("1 0 0:5 / / rw - overlay overlay rw\n")
     (folder / "cmdline").write_bytes(b"python\0train.py\0")
     (folder / "environ").write_bytes(b"A=b\0LD_LIBRARY_PATH=/odd/lib:relative\0")
@@ -101,16 +102,16 @@ def test_a_process_without_cuda_libraries_has_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "message"),
+    ("flags", "message"),
     [
-        ("State:\tS (sleeping)\n", "process 42 is a kernel thread: it loads no libraries"),
-        ("State:\tZ (zombie)\n", "process 42 has ended"),
+        (0x208040, "process 42 is a kernel thread: it loads no libraries"),
+        (0x40000C, "process 42 has ended"),
     ],
 )
-def test_a_process_without_memory_is_named(status: str, message: str, tmp_path: Path) -> None:
+def test_a_process_without_memory_is_named(flags: int, message: str, tmp_path: Path) -> None:
     """Empty maps are a kernel thread or a process that has ended: could not tell, never "nothing loaded"."""
     with pytest.raises(CouldNotTell) as raised:
-        of_pid(42, no_driver, str(recorded(tmp_path, "", status)))
+        of_pid(42, no_driver, str(recorded(tmp_path, "", flags)))
 
     assert (str(raised.value), raised.value.exit_code) == (message, 3)
 
@@ -125,7 +126,6 @@ def test_no_such_process(tmp_path: Path) -> None:
 
 def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another user's process is exit 3 with a hint, whoever runs the tests."""
-    from envlock.probe.libraries.reading import Reading
 
     def refused(self: Reading, pid: int, thread: int = 0) -> int:
         raise PermissionError(13, "Permission denied")
@@ -188,6 +188,18 @@ def test_a_process_that_ended_and_waits_for_its_parent() -> None:
             time.sleep(0.01)
         with pytest.raises(CouldNotTell, match="has ended"):
             of_pid(running.pid, no_driver)
+
+
+def test_a_program_on_its_way_out_is_the_one_that_it_was(tmp_path: Path) -> None:
+    """The link to its file vanishes before its maps do: no second program is made of it."""
+    proc = recorded(tmp_path)
+    reading = Reading(str(proc))
+    reading.take(42)
+    (proc / "42/exe").unlink()
+    (proc / "42/cmdline").write_bytes(b"")
+    reading.take(42)
+
+    assert [taken.program for taken in reading.taken.values()] == ["python train.py"]
 
 
 def test_a_process_that_procfs_hides_is_not_called_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,9 +36,10 @@ def test_a_record_without_a_size_has_none(tmp_path: Path) -> None:
 
 
 def test_of_two_wheels_that_claim_a_file_the_one_that_fits_owns_it(tmp_path: Path) -> None:
-    """Two packages wrote the same path: the size says whose bytes are there."""
+    """Two packages wrote the same path: the size says whose bytes are there, whatever their order."""
     wheel(tmp_path, "a-first", "1.0", "nvidia/cu13/lib/libcudart.so.13,sha256=x,10\n")
     wheel(tmp_path, "b-second", "2.0", "nvidia/cu13/lib/libcudart.so.13,sha256=y,3\n")
+    wheel(tmp_path, "c-third", "3.0", "nvidia/cu13/lib/libcudart.so.13,sha256=z,11\n")
     path = tmp_path / CUDART[1:]
     path.parent.mkdir(parents=True)
     path.write_bytes(b"abc")
