@@ -118,6 +118,11 @@ def is_lspci(line: str) -> bool:
     return bool(_FUNCTION.match(line))
 
 
+def is_whole(line: str) -> bool:
+    """Return whether a line of `lspci` has its end: many a copy lacks the last line break."""
+    return bool(_WHOLE.search(line))
+
+
 def functions(lines: List[str]) -> List[Dict[str, str]]:
     """Return each NVIDIA function in the text of `lspci -nn`: address, class, name and ids."""
     found = []
@@ -132,13 +137,13 @@ def functions(lines: List[str]) -> List[Dict[str, str]]:
 
 
 def read_lspci(lines: List[str], ended: bool) -> Sheet:
-    """Return the GPUs on the PCI bus: what can be known of them without a driver."""
+    """Return the GPUs on the PCI bus: what can be known of them without a driver. One cut off counts nothing."""
     sheet = Sheet(LSPCI, counts=False)
     for function in functions(lines):
         if function["class"] in _DISPLAYS:
             row = Row(function["address"])
             row.facts["gpu.pci_id"] = value(function["id"], LSPCI)
             sheet.rows.append(row)
-    if ended or _WHOLE.search(lines[-1]):
+    if ended:
         sheet.cells["pci count"] = str(len(sheet.rows))
     return sheet

@@ -102,7 +102,9 @@ class _Reader:
         if lists.is_version(line):
             return lists.read_version(self._run(lists.is_version), self._is_ended())
         if lists.is_lspci(line):
-            return lists.read_lspci(self._run(lists.is_lspci), self._is_ended())
+            lines = self._run(lists.is_lspci)
+            last = self._at == len(self._lines) and lists.is_whole(lines[-1])
+            return lists.read_lspci(lines, self._is_ended() or last)
         sheet = self._list()
         if sheet is None:
             self._other(line)
