@@ -60,6 +60,11 @@ class Exact:
         open_question = _unanswered(expected, observed, expected.text())
         if open_question is not None:
             return open_question
+        if _unplaced(expected, observed):
+            because = "the same items; one side does not tell their placement"
+            return Judgement(
+                outcome=Outcome.UNKNOWN, expected=expected.text(), observed=observed.text(), because=because
+            )
         return _judged(_same(expected, observed), expected.text(), observed)
 
 
@@ -142,6 +147,16 @@ class OneOf:
             found.add(str(observed.value).lower())
         inside = any(same_spelling(value, text) for value in self.values for text in found)
         return _judged(inside, wanted, observed)
+
+
+def _unplaced(expected: Observed, observed: Observed) -> bool:
+    """Return whether two lists differ only in that one says where its items lie (`3g.40gb@0`, MIG) and one does not."""
+    first, second = (
+        [str(item) for item in seen.value] if isinstance(seen.value, tuple) else [] for seen in (expected, observed)
+    )
+    if any("@" in item for item in first) == any("@" in item for item in second):
+        return False
+    return sorted(item.partition("@")[0] for item in first) == sorted(item.partition("@")[0] for item in second)
 
 
 def _same(one: Observed, other: Observed) -> bool:

@@ -152,6 +152,19 @@ def test_what_the_document_does_not_cover_is_unknown_and_not_drift() -> None:
     }
 
 
+def test_layout_without_placement_is_neither_met_nor_broken() -> None:
+    """nvidia-smi names MIG instances and not their places: the same ones are unknown, others are drift."""
+
+    def layout(*items: str) -> Facts:
+        return Facts({"nvidia.gpu_count": value(1)}, [Device("gpu", "a", {"gpu.mig_layout": value(items)})])
+
+    placed = layout("1g.10gb@4", "3g.40gb@0")
+    assert verdict(placed, layout("1g.10gb", "3g.40gb")) is Verdict.UNKNOWN
+    assert verdict(placed, layout("1g.10gb", "2g.20gb")) is Verdict.DRIFT
+    assert verdict(placed, layout("1g.10gb@5", "3g.40gb@0")) is Verdict.DRIFT
+    assert verdict(placed, placed) is Verdict.MATCH
+
+
 def test_documents_of_two_kinds_miss_no_gpu(tmp_path: Path) -> None:
     """Facts of a CPU beside facts of GPUs: whether GPUs are missing was not looked for."""
     paths = [tmp_path / "cpu.json", tmp_path / "gpu.json"]
