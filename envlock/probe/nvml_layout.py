@@ -111,7 +111,7 @@ def _links(binding: Binding, handle: Any) -> Value:
             active = words.switch(binding.call(LINK, handle, link))
         except Exception as error:
             if link == 0 and code(error) in (INVALID, 3):
-                raise Absent(NOT_SUPPORTED, "no NVLink: {}".format(described(error))) from None
+                raise Absent(NOT_SUPPORTED, "no NVLink (NVML code {})".format(code(error))) from None
             if code(error) == INVALID:
                 break
             if outcome(error) == NOT_SUPPORTED:
