@@ -195,6 +195,18 @@ def test_node_whose_gpus_sleep_is_waited_for(tmp_path: Path) -> None:
     assert len(found.document["devices"]) == 16
 
 
+def test_driver_is_asked_once(tmp_path: Path) -> None:
+    """`check` asks the driver before it reads its lockfile, and does not ask again when it probes."""
+    whole = locked(probe("hgx-h100"), tmp_path / "whole.lock.toml")
+    calls = []
+    for command in (("probe", "--format", "json"), ("check", "-l", str(whole))):
+        spent = tmp_path / command[0]
+        assert envlock(*command, env={**world("hgx-h100"), "ENVLOCK_FAKE_NVML_TIME": str(spent)}).code == 0
+        calls.append(int.from_bytes(spent.read_bytes()[8:], sys.byteorder))
+
+    assert calls[0] == calls[1] > 500
+
+
 def test_order_of_numbers_is_not_what_a_gpu_is(tmp_path: Path) -> None:
     """The same GPUs under other numbers, as after a reboot, are the node that was locked."""
     own = Path(world("hgx-h100")["ENVLOCK_FAKE_NVML"]).read_text().splitlines()
