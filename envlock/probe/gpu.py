@@ -150,7 +150,8 @@ def _smi(host: Host, bus: Bus) -> Source:
         found["nvidia.driver"] = nvidia_proc.library_version(host, found["nvidia.driver"].detail)
     if isinstance(count.value, int):
         counted = _count(count.value, bus, count.source)
-        detail = "; ".join(filter(None, (count.detail, counted.detail)))
+        said = count.detail if count.value else ""
+        detail = "; ".join(filter(None, (said, counted.detail)))
         found[_COUNT] = Observed(counted.outcome, counted.value, counted.source, detail)
     return Source(found, answer.gpus, answer.notes)
 

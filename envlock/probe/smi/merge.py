@@ -146,6 +146,7 @@ def _count(sheets: List[Sheet], gpus: List[_Gpu], described: int) -> Observed:
         attached, form = said[0]
         if attached is not None and attached >= len(gpus):
             detail = "{} attached, {} described".format(attached, described) if attached != described else ""
+            detail = detail or ("" if attached else "the driver shows no GPU")
             return Observed(VALUE, attached, form, detail)
         return absent(FAILED, form, "{} attached, but {} described".format(attached, len(gpus)))
     if not listing:

@@ -136,7 +136,9 @@ def test_line_in_place_of_an_answer_fails_every_fact(text: str, fault: str) -> N
 
 def test_no_devices_is_a_count_of_none() -> None:
     """The driver's own word that there is no GPU is an answer."""
-    assert read("No devices were found\n").host["nvidia.gpu_count"].value == 0
+    count = read("No devices were found\n").host["nvidia.gpu_count"]
+
+    assert (count.value, count.detail) == (0, "the driver shows no GPU")
 
 
 def test_notes_are_kept_in_bounds() -> None:
