@@ -188,6 +188,18 @@ of_command(sys.argv[2:], trace=sys.argv[1] == "trace", driver=dict)
 
 
 @pytest.mark.parametrize("trace", [True, False])
+def test_workers_end_with_their_server(trace: bool, cudart: str) -> None:
+    """At the deadline nothing is left behind: a worker that outlives its server by a moment is ended too."""
+    server = f'{sys.executable} -c "{loading(cudart)[2]}time.sleep(60)"; true'
+    loaded = run("sh", "-c", server, deadline=1.5, trace=trace)
+
+    assert paths(loaded) == [cudart]
+    assert loaded.ran is not None
+    assert loaded.ran.status is None
+    assert gone(loaded)
+
+
+@pytest.mark.parametrize("trace", [True, False])
 def test_a_closed_pipe_still_ends_a_program(trace: bool) -> None:
     """Python ignores SIGPIPE; a program that is run from it need not: `yes | head` must end."""
     loaded = run("sh", "-c", "kill -s PIPE $$; exit 3", trace=trace)
@@ -230,17 +242,6 @@ def test_watching_says_that_it_may_have_missed_something(cudart: str) -> None:
     error = shortcoming(loaded)
     assert error is not None
     assert (error.exit_code, "ptrace_scope" in str(error.hint)) == (3, True)
-
-
-def test_watching_sees_children_and_heeds_the_deadline(cudart: str) -> None:
-    """Descendants are looked at; a program past its deadline is ended."""
-    loaded = run(
-        "sh", "-c", f'{sys.executable} -c "{loading(cudart)[2]}time.sleep(60)"; true', deadline=1.5, trace=False
-    )
-
-    assert paths(loaded) == [cudart]
-    assert loaded.ran is not None
-    assert loaded.ran.status is None
 
 
 def test_where_ptrace_is_not_permitted_it_is_watched(cudart: str, monkeypatch: pytest.MonkeyPatch) -> None:
