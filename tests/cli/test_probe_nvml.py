@@ -195,16 +195,22 @@ def test_node_whose_gpus_sleep_is_waited_for(tmp_path: Path) -> None:
     assert len(found.document["devices"]) == 16
 
 
-def test_driver_is_asked_once(tmp_path: Path) -> None:
-    """`check` asks the driver before it reads its lockfile, and does not ask again when it probes."""
-    whole = locked(probe("hgx-h100"), tmp_path / "whole.lock.toml")
-    calls = []
-    for command in (("probe", "--format", "json"), ("check", "-l", str(whole))):
-        spent = tmp_path / command[0]
-        assert envlock(*command, env={**world("hgx-h100"), "ENVLOCK_FAKE_NVML_TIME": str(spent)}).code == 0
-        calls.append(int.from_bytes(spent.read_bytes()[8:], sys.byteorder))
+def test_driver_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`probe` and `check` begin to ask the driver before they read anything else, and do not ask again later."""
+    import pynvml
 
-    assert calls[0] == calls[1] > 500
+    from envlock.probe import nvml_child
+
+    def calls(name: str) -> int:
+        return int.from_bytes((tmp_path / name).read_bytes()[8:], sys.byteorder)
+
+    for name, text in {**world("hgx-h100"), "ENVLOCK_FAKE_NVML_TIME": str(tmp_path / "one")}.items():
+        monkeypatch.setenv(name, text)
+    nvml_child.ask(str(pynvml.__file__), 30)
+    whole = locked(probe("hgx-h100", ENVLOCK_FAKE_NVML_TIME=str(tmp_path / "probe")), tmp_path / "whole.lock.toml")
+    envlock("check", "-l", whole, env={**world("hgx-h100"), "ENVLOCK_FAKE_NVML_TIME": str(tmp_path / "check")})
+
+    assert calls("one") == calls("probe") == calls("check") > 500
 
 
 def test_order_of_numbers_is_not_what_a_gpu_is(tmp_path: Path) -> None:
