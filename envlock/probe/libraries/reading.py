@@ -66,6 +66,7 @@ class Reading:
         self.files: Dict[Key, Seen] = {}
         self.taken: Dict[Tuple[int, str], Taken] = {}
         self._proc = proc
+        self._own_namespace = ""
         self._own_namespace = self._namespace("self")
         self._mounts: Dict[str, FrozenSet[str]] = {}
 
@@ -92,7 +93,9 @@ class Reading:
         """Look at files that were not seen before."""
         root = "" if namespace == self._own_namespace else folder + "/root"
         ours = not root and _same_user(folder)
-        mounts = self._mounts.setdefault(namespace, _mount_points(folder))
+        if namespace not in self._mounts:
+            self._mounts[namespace] = _mount_points(folder)
+        mounts = self._mounts[namespace]
         conda, site = (lambda prefix: owners.is_conda(root, prefix)), (lambda prefix: owners.is_site(root, prefix))
         places = {key: place_of(key.path, mounts, conda, site) for key, _, _ in fresh}
         owned = owners.owners(root, [(key.path, places[key]) for key, _, _ in fresh if not key.deleted])
@@ -127,11 +130,13 @@ class Reading:
         return self.taken[pid, program]
 
     def _namespace(self, pid: str) -> str:
+        """Return the mount namespace of a process; `OSError` when it has already left it, on its way out."""
         try:
             return os.readlink("{}/{}/ns/mnt".format(self._proc, pid))
         except OSError:
-            # Not told: then it is one of its own, and nothing of it is loaded here.
-            return "unknown, process {}".format(pid)
+            if not self._own_namespace:
+                return ""  # a kernel without namespaces: all processes see the same files
+            raise
 
 
 def _same_user(folder: str) -> bool:
@@ -142,11 +147,8 @@ def _same_user(folder: str) -> bool:
 
 
 def _mount_points(folder: str) -> FrozenSet[str]:
-    try:
-        with open(folder + "/mountinfo", "rb") as stream:
-            return mount_points(os.fsdecode(stream.read()))
-    except OSError:
-        return frozenset()
+    with open(folder + "/mountinfo", "rb") as stream:
+        return mount_points(os.fsdecode(stream.read()))
 
 
 def _elf(path: str) -> Tuple[elf.Elf, Observed]:

@@ -202,6 +202,30 @@ def test_a_program_on_its_way_out_is_the_one_that_it_was(tmp_path: Path) -> None
     assert [taken.program for taken in reading.taken.values()] == ["python train.py"]
 
 
+def test_a_process_that_has_left_its_namespace_adds_nothing(tmp_path: Path) -> None:
+    """On its way out, maps may still be there and the rest gone: its files are not taken for a container's."""
+    proc = recorded(tmp_path)
+    reading = Reading(str(proc))
+    reading.take(42)
+    before = dict(reading.files)
+    (proc / "42/ns/mnt").unlink()
+
+    with pytest.raises(FileNotFoundError):
+        reading.take(42)
+    assert reading.files == before
+
+
+def test_without_namespaces_all_see_the_same_files(tmp_path: Path) -> None:
+    """A kernel without mount namespaces has one: files are read as they are named."""
+    proc = recorded(tmp_path)
+    for name in ("42", "self"):
+        (proc / name / "ns/mnt").unlink()
+    reading = Reading(str(proc))
+    reading.take(42)
+
+    assert {seen.ours for seen in reading.files.values()} == {True}
+
+
 def test_a_process_that_procfs_hides_is_not_called_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mounted with hidepid, procfs shows nothing of a process that is there: no permission."""
 
