@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from envlock.cli import options
+from envlock.cli import options, usage
 
 if TYPE_CHECKING:
     from envlock.run.job import Done
 
 
-@click.group(name="canary")
+@click.group(name="canary", cls=usage.Group)
 def command() -> None:
     """Run the canary, or compare two of its reports."""
 

@@ -13,8 +13,8 @@ from types import FrameType
 import click
 
 from envlock import __version__
-from envlock.cli import gate, options
-from envlock.errors import CouldNotTell, EnvlockError, StorageError, UsageError
+from envlock.cli import gate, options, usage
+from envlock.errors import CouldNotTell, EnvlockError, StorageError
 
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
@@ -35,7 +35,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(usage.Group):
     """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -52,16 +52,6 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0] if args else ""
-        if name and not name.startswith("-") and name not in COMMANDS:
-            from envlock.tables import nearest_hint
-
-            raise UsageError(f"no such command `{name}`", hint=nearest_hint(name, tuple(COMMANDS), "one of"))
-        return super().resolve_command(ctx, args)
 
 
 @click.group(
@@ -130,7 +120,7 @@ def _run(arguments: list[str]) -> int:
         error.show()
         return error.exit_code
     except click.ClickException as error:
-        return report(options.usage_error(error, f"envlock {wanted.command}".rstrip()), wanted)
+        return report(usage.usage_error(error, f"envlock {wanted.command}".rstrip()), wanted)
     except (click.Abort, KeyboardInterrupt, EOFError):
         report(CouldNotTell("interrupted"), wanted)
         return EXIT_INTERRUPTED

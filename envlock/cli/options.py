@@ -11,7 +11,8 @@ from typing import Any, TextIO, TypeVar
 
 import click
 
-from envlock.errors import StorageError, UsageError
+from envlock.cli.usage import FormatOption
+from envlock.errors import StorageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,6 +43,7 @@ def format_option(*formats: str) -> Callable[[F], F]:
     return click.option(
         "--format",
         "output_format",
+        cls=FormatOption,
         type=click.Choice(formats),
         default=formats[0],
         show_default=True,
@@ -211,29 +213,3 @@ def silence_stdout() -> None:
     """Send what is still held for a broken standard output nowhere, so that exiting does not fail on it."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-# ---- errors --------------------------------------------------------------------------------
-
-
-def usage_error(error: click.ClickException, command: str) -> UsageError:
-    """Return a click error in envlock's words: lower case, no full stop, the nearest known word.
-
-    `command` is the command line up to the command's name, for errors that do not say.
-    """
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    path = context.command_path if context is not None else command
-    hint = f"`{path} --help` shows how it is used"
-    if isinstance(error, click.NoSuchOption):
-        import difflib
-
-        near = difflib.get_close_matches(error.option_name, sorted(error.possibilities or ()), n=1)
-        hint = f"did you mean `{near[0]}`?" if near else hint
-        return UsageError(f"no such option `{error.option_name}`", where=path, hint=hint)
-    if isinstance(error, click.MissingParameter) and error.param is not None:
-        name = error.param.get_error_hint(context) if context is not None else str(error.param.name)
-        return UsageError(f"missing {name}".replace("'", "`"), where=path, hint=hint)
-    message = error.format_message().rstrip(".").replace("'", "`")
-    message, asked, nearest = message.partition(". Did you mean ")
-    hint = f"did you mean {nearest.rstrip('?')}?" if asked else hint
-    return UsageError(message[:1].lower() + message[1:], where=path, hint=hint)

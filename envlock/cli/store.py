@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from envlock.cli import options
+from envlock.cli import options, usage
 from envlock.errors import EXIT_INTEGRITY, EXIT_MATCH
 
 
-@click.group("store")
+@click.group(name="store", cls=usage.Group)
 def command() -> None:
     """Verify or clean the content-addressed store."""
 

@@ -65,7 +65,23 @@ def test_the_version_is_one_line() -> None:
             "`envlock probe --help` shows how it is used",
         ),
         (["check", "-l"], "envlock check: option `-l` requires an argument", None),
-        (["check", "surplus"], "envlock check: got unexpected extra argument (surplus)", None),
+        (
+            ["check", "surplus"],
+            "envlock check: unexpected argument `surplus`",
+            "run a program with `envlock check --exec CMD`",
+        ),
+        (
+            ["diff", "a", "b", "c d"],
+            "envlock diff: unexpected argument `c d`",
+            "`envlock diff --help` shows how it is used",
+        ),
+        (["lock", "x", "y"], "envlock lock: unexpected arguments `x y`", "`envlock lock --help` shows how it is used"),
+        (["canary", "rum"], "envlock canary: no such command `rum`", "did you mean `run`?"),
+        (
+            ["check", "--pid", "all"],
+            "envlock check: invalid value for `--pid`: `all` is not a whole number",
+            "`envlock check --help` shows how it is used",
+        ),
     ],
 )
 def test_a_usage_error_is_in_our_words(arguments: list[str], message: str, hint: str | None) -> None:
@@ -75,6 +91,32 @@ def test_a_usage_error_is_in_our_words(arguments: list[str], message: str, hint:
     assert ended.err.splitlines()[0] == f"error: {message}"
     if hint:
         assert ended.err.splitlines()[1:] == ["", f"hint: {hint}"]
+
+
+def test_a_value_that_a_variable_gave_names_the_variable() -> None:
+    """Nobody looks for a fault of `--format` who has not typed it."""
+    ended = envlock("probe", env={"ENVLOCK_FORMAT": "yaml"})
+    said = (
+        "error: envlock probe: invalid value for `--format`: `yaml` is not one of `text`, `json` (from ENVLOCK_FORMAT)"
+    )
+    assert (ended.code, ended.err.splitlines()[0]) == (2, said)
+    assert "(from ENVLOCK_CHECK_PID)" in envlock("check", env={"ENVLOCK_CHECK_PID": "x"}).err
+
+
+@pytest.mark.parametrize("arguments", [["probe", "--only", "cpu.cores"], ["store", "verify"]])
+def test_a_format_for_a_whole_job_binds_only_commands_that_have_it(arguments: list[str], tmp_path: Path) -> None:
+    """ENVLOCK_FORMAT=junit is for `check`: others keep their default; on the command line it is an error."""
+    store = {"XDG_CACHE_HOME": str(tmp_path), "ENVLOCK_STORE": str(tmp_path / "store")}
+    plain = envlock(*arguments, env=store)
+    assert envlock(*arguments, env={**store, "ENVLOCK_FORMAT": "junit"}) == plain
+    assert plain.code == 0
+    assert envlock(*arguments, "--format", "junit", env=store).code == 2
+
+
+@pytest.mark.parametrize("group", ["canary", "store"])
+def test_the_help_of_a_group_cuts_no_line_short(group: str) -> None:
+    """Each command's line is whole."""
+    assert "..." not in envlock(group, "--help").out.replace("[ARGS]...", "")
 
 
 @pytest.mark.parametrize(
