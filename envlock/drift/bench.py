@@ -81,6 +81,7 @@ class Bench:
             observed = seen.get(key)
             judgement = self.judged(key, expected, observed)
             if judgement.outcome is Outcome.DIFFERENT and self._told_by_mode(key, locked, seen):
+                self._came_to.setdefault(rule.key, set()).add(Outcome.DIFFERENT)
                 continue
             self._checked += 1
             if judgement.outcome is Outcome.SAME:
@@ -101,6 +102,11 @@ class Bench:
                     drift, because=drift.because or found.because, reset=found.reset, command=found.command
                 )
             self.keep(drift)
+
+    def not_judged(self, keys: Iterable[str]) -> None:
+        """Keep that there is a GPU whose facts `keys` nobody could judge: whether a waiver is needed is open then."""
+        for key in keys:
+            self._came_to.setdefault(self._rule(key)[0].key, set()).add(Outcome.UNKNOWN)
 
     def _told_by_mode(self, key: str, locked: Mapping[str, Observed], seen: Mapping[str, Observed]) -> bool:
         """Return whether `key` is a mode after a reset that differs just as the mode itself does.

@@ -12,11 +12,16 @@ from envlock.rules import Outcome
 
 
 def compare_gpus(bench: Bench, host: Host, observed: Facts) -> bool:
-    """Compare the GPUs; return whether one was missing, more than locked, or not looked at."""
+    """Compare the GPUs; return whether their number is told by that: by one missing, too many, or not looked at."""
     gpus = observed.gpus()
     total = sum(group.count for group in host.gpus)
     locked_count = dict(host.facts).get(GPU_COUNT, value(total))
-    count_fits = bench.judged(GPU_COUNT, locked_count, value(len(gpus))).outcome is Outcome.SAME
+    # What was counted when it was locked may be more than what gave its facts then: the
+    # number of GPUs fits only where it fits both, else the others were never known.
+    count_fits = all(
+        bench.judged(GPU_COUNT, locked, value(len(gpus))).outcome is Outcome.SAME
+        for locked in (locked_count, value(total))
+    )
     # A group never gives more GPUs than there are to pair. Where the rule allows more GPUs
     # than were locked (`>=4`), the others are held against the groups all the same.
     room = len(gpus) if count_fits and len(gpus) > total else 0
@@ -25,13 +30,28 @@ def compare_gpus(bench: Bench, host: Host, observed: Facts) -> bool:
     for index, gpu in enumerate(gpus):
         if index in pairs:
             bench.facts(dict(host.gpus[pairs[index]].facts), gpu.facts, gpu.ident)
+    for index, group in enumerate(host.gpus):
+        if sum(1 for paired in pairs.values() if paired == index) < group.count:
+            bench.not_judged(key for key, _ in group.facts)
     if not gpus:
         _not_looked_at(bench, host, observed)
-    if count_fits:
-        return _unseen(bench, observed)
-    extra = _extra(bench, [gpu for index, gpu in enumerate(gpus) if index not in pairs], locked_count, total)
-    missing = _missing(bench, host.gpus, pairs, observed.host.get(GPU_COUNT), len(gpus))
-    return extra or missing or _unseen(bench, observed)
+    seen = observed.host.get(GPU_COUNT)
+    told = False
+    if not count_fits:
+        extra = _extra(bench, [gpu for index, gpu in enumerate(gpus) if index not in pairs], locked_count, total)
+        told = _missing(bench, host.gpus, pairs, seen, len(gpus)) or extra
+    told = told or _unseen(bench, observed)
+    return told and not _another_count(bench, locked_count, seen, len(gpus))
+
+
+def _another_count(bench: Bench, locked_count: Observed, seen: Observed | None, listed: int) -> bool:
+    """Return whether the count itself is known to differ, though not every GPU that was counted gave its facts.
+
+    Which GPUs are missing or too many cannot be told then; that it is not the locked number can.
+    """
+    if seen is None or _unsure(seen, listed) is None:
+        return False
+    return bench.judged(GPU_COUNT, locked_count, seen).outcome is Outcome.DIFFERENT
 
 
 def _unseen(bench: Bench, observed: Facts) -> bool:
@@ -58,7 +78,7 @@ def _extra(bench: Bench, gpus: list[Device], locked_count: Observed, total: int)
     for gpu in gpus:
         drift = Drift(
             key=GPU_COUNT, device=gpu.ident, kind=kind, expected="(no such GPU)", observed=_name_of(gpu.facts),
-            because=unsure or "",
+            because=f"when it was locked: {unsure}" if unsure else "",
         )  # fmt: skip
         counted = bench.keep(drift) or counted
     return counted

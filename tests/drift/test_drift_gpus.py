@@ -78,6 +78,46 @@ def test_a_lost_gpu_is_missing_and_the_count_is_not_told_twice() -> None:
     assert "look for a lost GPU" in drift.fix
 
 
+@pytest.mark.parametrize(("locked_count", "counted", "listed"), [(1, 2, 1), (8, 7, 6), (8, 9, 8), (2, 3, 1), (8, 2, 0)])
+def test_another_number_of_gpus_is_drift_though_not_every_one_gave_its_facts(
+    locked_count: int, counted: int, listed: int
+) -> None:
+    """Which are missing or too many cannot be told; that it is not the locked number can."""
+    eight = hgx().gpus()
+    every = (*eight, Device("gpu", "0000:f0:00.0", eight[0].facts))
+    golden = Facts({**hgx().host, GPU_COUNT: value(locked_count)}, every[:locked_count])
+    observed = Facts({**hgx().host, GPU_COUNT: value(counted)}, every[:listed])
+    found = check(golden, observed)
+
+    assert found.verdict is Verdict.DRIFT
+    changed = [drift for drift in of(found, GPU_COUNT) if drift.kind is Kind.CHANGED]
+    assert [(drift.expected, drift.observed) for drift in changed] == [(str(locked_count), str(counted))]
+    assert {drift.kind for drift in of(found, GPU_COUNT)} == {Kind.CHANGED, Kind.UNANSWERED}
+
+
+def test_a_gpu_that_was_counted_when_locked_and_gave_no_facts_then_is_not_known_to_be_the_same() -> None:
+    """All eight answer now: what the eighth was, nobody knows; seven of eight locked are held against seven."""
+    seven = without(hgx(), 5)
+    found = check(seven, hgx())
+
+    assert found.verdict is Verdict.UNKNOWN
+    (drift,) = found.drifts
+    assert (drift.key, drift.kind, drift.because) == (
+        GPU_COUNT, Kind.UNANSWERED, "when it was locked: 8 are there, 7 answered"
+    )  # fmt: skip
+    assert check(seven, hgx(), Rule(key=GPU_COUNT, rule=">=1")).verdict is Verdict.MATCH
+    assert check(seven, hgx(gpu_changes={"gpu.ecc": value(False)}), IGNORED).verdict is Verdict.DRIFT
+
+
+def test_a_lockfile_that_counts_fewer_gpus_than_it_describes_lets_none_go_missing() -> None:
+    """A merge can leave such a one: seven are the number, and one of the eight described is gone."""
+    host = locked(hgx({GPU_COUNT: value(7)}))
+    policy = policy_of(default_rules(host), "x.lock.toml", locked_keys(host))
+    found = compare_facts(host, without(hgx(), 0, {GPU_COUNT: value(7)}), policy, TODAY)
+
+    assert [(drift.key, drift.kind) for drift in found.drifts] == [(GPU_COUNT, Kind.MISSING)]
+
+
 def test_what_was_the_same_is_told_with_its_place() -> None:
     """Every judged pair is in one of the lists, and the count is their sum."""
     found = check(hgx(), hgx(gpu_changes={"gpu.ecc": absent("failed")}, on=(0,)))

@@ -122,6 +122,31 @@ def test_a_missing_gpu_that_is_waived_is_something_judged_too() -> None:
     assert (found.verdict, found.drifts, len(found.waived)) == (Verdict.MATCH, (), 1)
 
 
+@pytest.mark.parametrize(
+    "observed",
+    [
+        without(hgx(), 5, {GPU_COUNT: value(7)}),
+        without(hgx(), 5),
+        Facts({**hgx().host, GPU_COUNT: value(0)}),
+        Facts({**hgx().host, GPU_COUNT: absent("failed")}),
+    ],
+)
+@pytest.mark.parametrize("count", ["exact", "ignore"])
+def test_an_ended_waiver_is_not_called_needless_where_a_gpu_was_not_looked_at(observed: Facts, count: str) -> None:
+    """The board that is away may be the one that was waived."""
+    rules = (ECC, Rule(key=GPU_COUNT, rule=count))
+    found = check(hgx(), observed, *rules, today=LAST + timedelta(days=1))
+    (expired,) = [drift for drift in found.drifts if drift.kind is Kind.EXPIRED]
+    assert expired.because == "board returned, ticket 4711: whether it is still needed could not be told"
+
+
+def test_an_ended_waiver_of_a_mode_after_a_reset_is_needed_where_the_mode_itself_tells_the_difference() -> None:
+    """ECC is off, now and after a reset, and told once: the waiver of the latter is not without need."""
+    rule = Rule(key="gpu.ecc_pending", rule="exact", severity="warning", reason="r", until="2026-01-01")
+    (expired,) = [drift for drift in on(LAST, rule).drifts if drift.kind is Kind.EXPIRED]
+    assert expired.because == "r: the difference is still there"
+
+
 def test_an_ended_waiver_of_a_fact_that_is_not_locked_is_an_error_and_no_judgement() -> None:
     """It is told, and so is that nothing was looked at."""
     rule = Rule(key="gpu.ecc", rule="exact", reason="x", until="2026-01-01")
