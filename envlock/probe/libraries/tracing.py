@@ -30,8 +30,13 @@ _SHARE = 20  # a look may take a twentieth of the time
 _GRACE = 5.0  # seconds between asking a program to end and ending it
 _MOST = 0.5  # seconds of looks at ending threads before they, too, are held to their share
 
-Look = Callable[[int, int], object]
-"""Called with a process, and the thread of it by which procfs still shows what it mapped."""
+_AFTER = 2.0  # seconds for helpers of the program to end after it: multiprocessing's outlive it by a moment
+
+Look = Callable[[int, int], int]
+"""Called with a process, and the thread of it by which procfs still shows what it mapped.
+
+Returns from how many files it executes: 0 is no process that can be read any more.
+"""
 
 
 class Followed:
@@ -93,6 +98,7 @@ class _Tracer:
         self._begun = time.monotonic()
         self._spent = 0.0
         self._skipped: Set[int] = set()
+        self._refused: Dict[int, str] = {}  # process, to why the last look at it failed
         libc = ctypes.CDLL(None, use_errno=True)
         self._ptrace = libc.ptrace
         self._ptrace.restype = ctypes.c_long
@@ -149,6 +155,12 @@ class _Tracer:
             process = self._threads[thread] = _process_of(thread)
             self.processes.add(process)
         if event == _EXEC:
+            if process in self._refused:
+                self.gaps.append(
+                    "process {} could not be read ({}) before it became another program".format(
+                        process, self._refused.pop(process)
+                    )
+                )
             # Its other threads are gone without a word.
             self._threads = {key: held for key, held in self._threads.items() if held != process or key == thread}
         if event == _EXIT:
@@ -164,9 +176,9 @@ class _Tracer:
         if not first and self._spent > _MOST + (begun - self._begun) / _SHARE:
             self._skipped.add(process)  # thousands of short threads: the end of the process is what counts
             return
-        self._take(process, thread)
+        if self._take(process, thread):
+            self._final[process] = first or self._final.get(process, False)
         self._spent += time.monotonic() - begun
-        self._final[process] = first or self._final.get(process, False)
 
     def _gone(self, thread: int, status: int) -> None:
         process = self._threads.pop(thread, thread)
@@ -178,8 +190,12 @@ class _Tracer:
         # What is killed outright need not stop at its end; when its time was up it was looked at before.
         if not self._ending and (not seen if not killed else not first):
             how = "killed" if killed else "gone"
-            self.gaps.append("process {} was {} before its libraries could be read a last time".format(process, how))
+            why = " ({})".format(self._refused[process]) if process in self._refused else ""
+            self.gaps.append(
+                "process {} was {} before its libraries could be read a last time{}".format(process, how, why)
+            )
         self._skipped.discard(process)
+        self._refused.pop(process, None)
         if process == self.root:
             self._ended = True
             self.status = None if self._ending else status
@@ -188,25 +204,33 @@ class _Tracer:
         for process in sorted(set(self._threads.values())):
             self._take(process, process)
 
-    def _take(self, process: int, thread: int) -> None:
+    def _take(self, process: int, thread: int) -> bool:
+        """Look at a process, and return whether it could be read; at its end the last look is judged."""
         try:
-            self._look(process, thread)
-        except OSError:
-            return  # on its way out: its end is told by the kernel, and judged there
-        self._skipped.discard(process)
+            read = self._look(process, thread) > 0
+        except OSError as error:
+            self._refused[process] = (error.strerror or str(error)).lower()
+            return False
+        self._refused.pop(process, None)
+        if read:
+            self._skipped.discard(process)
+        return read
 
     def let_go(self) -> None:
         """Leave to themselves the processes that outlive the program; end them when its time was up."""
         if self._ending:
             self._end_the_rest()
-        if not self._ended:
+        elif self._ended:
+            self._serve_for(_AFTER)
+        else:
             kill(self.root, signal.SIGTERM)
         others = sorted(set(self._threads.values()))
         if others and self._ended:
             self._look_at_all()
+            one = len(others) == 1
             self.gaps.append(
-                "{} that it started still ran when it ended: what they load later was not seen".format(
-                    "a process" if len(others) == 1 else "{} processes".format(len(others))
+                "{} that it started still ran when it ended: what {} load{} later was not seen".format(
+                    "a process" if one else "{} processes".format(len(others)), *(("it", "s") if one else ("they", ""))
                 )
             )
         waiting = {thread for thread in self._threads if not self.request(_INTERRUPT, thread)}
@@ -223,7 +247,11 @@ class _Tracer:
     def _end_the_rest(self) -> None:
         for process in set(self._threads.values()):
             kill(process, signal.SIGKILL)
-        until = time.monotonic() + 1
+        self._serve_for(1.0)
+
+    def _serve_for(self, seconds: float) -> None:
+        """Serve until no process is left, or for so long."""
+        until = time.monotonic() + seconds
         while self._threads and time.monotonic() < until:
             self._serve()
             time.sleep(0.001)

@@ -2,10 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +34,17 @@ def cudart(tmp_path: Path) -> str:
     """The path of a little CUDA runtime."""
     source = "int cudaRuntimeGetVersion(int *v) { *v = 12090; return 0; }"
     return str(compiled(tmp_path, source, "-Wl,-soname,libcudart.so.12", name="libcudart.so.12"))
+
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def everyones(cudart: str) -> Iterator[str]:
+    """The same library where every user may read it: pytest keeps its folders for one."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield shutil.copy(cudart, folder)
 
 
 def loading(path: str, then: str = "") -> tuple[str, ...]:
@@ -132,10 +146,50 @@ def test_a_child_killed_outright_may_have_loaded_more() -> None:
     assert loaded.gaps == () or "was killed before its libraries could be read a last time" in loaded.gaps[0]
 
 
+def test_a_helper_that_ends_with_the_program_is_followed_to_its_end() -> None:
+    """multiprocessing's tracker outlives a program by a moment: nothing was missed of it."""
+    work = (
+        "import multiprocessing\n"
+        "if __name__ == '__main__':\n"
+        "    context = multiprocessing.get_context('spawn')\n"
+        "    lock, one = context.Lock(), context.Process(target=print)\n"
+        "    one.start(); one.join()\n"
+        "    import os, time\n"
+        "    if os.fork() == 0: time.sleep(0.3); os._exit(0)\n"
+    )
+    loaded = run(sys.executable, "-c", work)
+
+    assert loaded.ran is not None
+    assert (loaded.ran.status, loaded.gaps) == (0, ())
+
+
+UNREADABLE = "ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n"
+
+
+@pytest.mark.skipif(not Path("/usr/bin/python3").exists() or os.geteuid() != 0, reason="needs to become another user")
+@pytest.mark.parametrize(
+    "then", ["pass", "os.kill(os.getpid(), 9)", "time.sleep(0.4); os.execv('/bin/true', ['true'])"]
+)
+def test_a_process_that_may_not_be_read_is_a_gap(then: str, everyones: str) -> None:
+    """One that made itself unreadable (PR_SET_DUMPABLE) is not taken for one that loads nothing."""
+    program = f"import ctypes, os, time; ctypes.CDLL({everyones!r})\n{UNREADABLE}{then}"
+    observer = (
+        f"import ctypes, os, sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from envlock.probe.libraries.operation import of_command\n"
+        "from envlock.probe.libraries import tracing, launching\n"
+        "os.setgid(65534); os.setuid(65534); ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)\n"
+        "print(of_command(sys.argv[1:], driver=dict).gaps)"
+    )
+    command = ["/usr/bin/python3", "-B", "-c", observer, "/usr/bin/python3", "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert "permission denied" in ended.stdout, ended.stdout + ended.stderr
+
+
 def test_a_process_that_outlives_the_program_is_left_alone_and_told(cudart: str, tmp_path: Path) -> None:
     """What it has loaded so far is seen, that it goes on is a gap, and it goes on."""
     done = tmp_path / "done"
-    child = f"time.sleep(1); open({str(done)!r}, 'w').write('x')"
+    child = f"time.sleep(3); open({str(done)!r}, 'w').write('x')"
     loaded = run(*loading(cudart, f"if os.fork() == 0: {child}"))
 
     assert paths(loaded) == [cudart]
