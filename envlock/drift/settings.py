@@ -21,9 +21,10 @@ _RESET_GPU = f"nvidia-smi --gpu-reset -i {GPU_BLANK}"
 _PERSISTENCE = "gpu.persistence"
 
 _BLANK = re.compile(r"\{([a-z0-9_.]+)(?::([A-Za-z]+))?\}")
-# What a command may hold of a value: a lockfile can come from a stranger, and people paste commands.
-_PLAIN = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_MIG = re.compile(r"([0-9]{1,2}g\.[0-9]{1,4}gb(?:[+-][a-z.]{1,8})?)(?:@([0-9]{1,2}))?")
+# What a command may hold of a value: a lockfile can come from a stranger, and people paste
+# commands. What begins with a hyphen would be an option, and another one than is meant.
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MIG = re.compile(r"(([0-9]{1,2})g\.([0-9]{1,4})gb(?:[+-][a-z.]{1,8})?)(?:@([0-9]{1,2}))?")
 _PLACE = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
 
 
@@ -162,7 +163,7 @@ def _written(held: Observed | None, form: str) -> str:
     if isinstance(held.value, (bool, tuple)):
         return ""
     if form == "W":
-        return _watts(held.value) if isinstance(held.value, int) else ""
+        return _watts(held.value) if isinstance(held.value, int) and held.value > 0 else ""
     text = str(held.value)
     if form == "upper":
         text = text.upper().replace(" ", "_")
@@ -178,8 +179,12 @@ def _profiles(instances: tuple[str, ...] | tuple[int, ...]) -> str:
     """Return MIG instances as `nvidia-smi mig -cgi` takes them: `PROFILE:START,…`.
 
     Empty when one is a part of a GPU instance (`1c.3g.40gb`): that takes more than one command.
+    Where the placements are left to the driver the largest come first, as a small one can
+    lie where a large one would have to begin.
     """
-    found = [_MIG.fullmatch(str(item)) for item in instances]
-    if not found or not all(found):
+    found = [item for item in map(_MIG.fullmatch, map(str, instances)) if item is not None]
+    if not found or len(found) != len(instances):
         return ""
-    return ",".join(f"{item[1]}:{item[2]}" if item[2] else item[1] for item in found if item)
+    if not all(item[4] for item in found):
+        found.sort(key=lambda item: (int(item[2]), int(item[3])), reverse=True)
+    return ",".join(f"{item[1]}:{item[4]}" if item[4] else item[1] for item in found)

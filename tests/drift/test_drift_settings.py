@@ -168,12 +168,12 @@ def test_mig_instances_that_a_reboot_took_are_created_by_one_command() -> None:
 
 
 def test_a_layout_without_placements_is_created_without() -> None:
-    """Where the source told no placement, none is made up; media extensions keep their name."""
+    """Where the source told none, none is made up: the largest come first, and media extensions keep their name."""
     layout = value(("1g.10gb", "1g.10gb+me", "3g.40gb"))
     golden = hgx(gpu_changes={**MIG, "gpu.mig_layout": layout})
     found = check(golden, hgx(gpu_changes={**MIG, "gpu.mig_layout": value(())}))
 
-    assert found.drifts[0].command.endswith(" -cgi 1g.10gb,1g.10gb+me,3g.40gb -C")
+    assert found.drifts[0].command.endswith(" -cgi 3g.40gb,1g.10gb,1g.10gb+me -C")
 
 
 @pytest.mark.parametrize(
@@ -230,11 +230,28 @@ def test_limits_that_differ_between_cores_have_no_single_command() -> None:
 # ---- what is printed is safe to paste ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("bad", ["performance; reboot", "$(reboot)", "a b", "`x`", "", "x" * 65, "a\nb"])
+@pytest.mark.parametrize("bad", ["performance; reboot", "$(reboot)", "a b", "`x`", "", "x" * 65, "a\nb", "-r", "--all"])
 def test_a_value_that_a_shell_would_act_on_is_in_no_command(bad: str) -> None:
     """A lockfile may come from a stranger, and people paste commands."""
     golden = hgx({"cpu.governor": value(bad)})
     assert of(check(golden, hgx()), "cpu.governor")[0].command == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "bad"),
+    [
+        ("gpu.power_limit", -5000),
+        ("gpu.power_limit", 0),
+        ("gpu.clock_graphics_application", -1),
+        ("gpu.clock_memory_application", "-x"),
+        ("gpu.compute_mode", "-r"),
+    ],
+)
+def test_a_value_that_nvidia_smi_would_take_for_an_option_is_in_no_command(key: str, bad: int | str) -> None:
+    """What begins with a hyphen, and a limit that is none."""
+    found = check(hgx(gpu_changes={key: value(bad)}), hgx(gpu_changes=AFTER_BOOT))
+    assert of(found, key)
+    assert {drift.command for drift in of(found, key)} == {""}
 
 
 def test_a_place_that_is_no_pci_address_is_in_no_command() -> None:
