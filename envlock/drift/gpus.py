@@ -89,13 +89,18 @@ def _missing(
 ) -> bool:
     unsure = _unsure(seen, listed)
     kind = Kind.MISSING if unsure is None else Kind.UNANSWERED
-    counted = False
+    # Groups of one name are told as one: `4 x H100 → 1 of them` twice would read as once.
+    named: dict[str, tuple[int, int]] = {}
     for index, group in enumerate(groups):
-        short = group.count - sum(1 for paired in pairs.values() if paired == index)
-        if short:
+        name = _name_of(dict(group.facts))
+        locked, left = named.get(name, (0, 0))
+        named[name] = (locked + group.count, left + sum(1 for paired in pairs.values() if paired == index))
+    counted = False
+    for name, (locked, left) in named.items():
+        if left < locked:
             drift = Drift(
-                key=GPU_COUNT, kind=kind, expected=f"{group.count} x {_name_of(dict(group.facts))}",
-                observed=f"{group.count - short} of them", because=unsure or "",
+                key=GPU_COUNT, kind=kind, expected=f"{locked} x {name}", observed=f"{left} of them",
+                because=unsure or "",
             )  # fmt: skip
             counted = bench.keep(drift) or counted
     return counted

@@ -6,7 +6,7 @@ import pytest
 from gpu_worlds import CPU, DRIVER, H100, PLACES, TODAY, check, errors, hgx, locked, of, without
 
 from envlock.drift import Kind, Verdict, compare_facts
-from envlock.facts import Device, Facts, Observed, absent, value
+from envlock.facts import Device, Facts, Observed, Value, absent, value
 from envlock.lockfile import Rule
 from envlock.policy import GPU_COUNT, default_rules, locked_keys, policy_of
 from envlock.registry import GPU, in_scope
@@ -74,7 +74,7 @@ def test_a_lost_gpu_is_missing_and_the_count_is_not_told_twice() -> None:
 
     assert errors(found) == {(GPU_COUNT, Kind.MISSING)}
     (drift,) = found.drifts
-    assert (drift.expected, drift.observed) == ("1 x NVIDIA H100 80GB HBM3", "0 of them")
+    assert (drift.expected, drift.observed) == ("8 x NVIDIA H100 80GB HBM3", "7 of them")
     assert "look for a lost GPU" in drift.fix
 
 
@@ -109,6 +109,17 @@ def test_a_gpu_that_was_counted_when_locked_and_gave_no_facts_then_is_not_known_
     assert check(seven, hgx(gpu_changes={"gpu.ecc": value(False)}), IGNORED).verdict is Verdict.DRIFT
 
 
+def test_missing_gpus_of_one_name_are_added_up_whatever_else_tells_their_kinds_apart() -> None:
+    """Four on each of two NUMA nodes, and one left on each: eight, of which two are left."""
+    golden = hgx(gpu_changes={"gpu.numa_node": value("1")}, on=(4, 5, 6, 7))
+    two = Facts({**golden.host, GPU_COUNT: value(2)}, [golden.gpus()[1], golden.gpus()[6]])
+    found = check(golden, two)
+
+    assert [(drift.kind, drift.expected, drift.observed) for drift in of(found, GPU_COUNT)] == [
+        (Kind.MISSING, "8 x NVIDIA H100 80GB HBM3", "2 of them")
+    ]
+
+
 def test_a_lockfile_that_counts_fewer_gpus_than_it_describes_lets_none_go_missing() -> None:
     """A merge can leave such a one: seven are the number, and one of the eight described is gone."""
     host = locked(hgx({GPU_COUNT: value(7)}))
@@ -138,7 +149,12 @@ def test_facts_that_name_one_part_are_never_compared() -> None:
 
 def _sixteen(distinct: tuple[str, ...]) -> Facts:
     """Return sixteen GPUs with every registered fact, those named `distinct` with a value of each GPU's own."""
-    kinds = {"string": "1.2.3", "integer": 1000, "boolean": True, "strings": ("7 x node", "8 x system")}
+    kinds: dict[str, Value] = {
+        "string": "1.2.3",
+        "integer": 1000,
+        "boolean": True,
+        "strings": ("7 x node", "8 x system"),
+    }
     devices = []
     for index in range(16):
         held = {entry.key: value(kinds[entry.type]) for entry in in_scope(GPU)}
