@@ -204,6 +204,7 @@ class Facts:
             )
         host = _observed_map(document.get("host"), where, "host")
         devices = []
+        idents = set()
         listed = document.get("devices", [])
         if not isinstance(listed, list):
             raise UsageError("unexpected type (expected array)", where=where, key="devices")
@@ -219,6 +220,10 @@ class Facts:
             ident = item.get("id")
             if not isinstance(ident, str):
                 raise UsageError("a device needs an `id`", where=where, key=key)
+            if ident in idents:
+                # One GPU described eight times is no node of eight.
+                raise UsageError("two devices with the id {!r}".format(ident), where=where, key=key + ".id")
+            idents.add(ident)
             devices.append(Device(item["kind"], ident, _observed_map(item.get("facts"), where, key + ".facts")))
         return cls(host, devices, _strings(document, "notes", where), _strings(document, "only", where))
 

@@ -104,6 +104,10 @@ def test_digest_is_over_what_was_observed() -> None:
             {"devices": [{"kind": "npu", "id": "0", "facts": {}}]},
             "f: unknown kind of device 'npu' (expected 'gpu'), at `devices[0]`",
         ),
+        (
+            {"devices": [{"kind": "gpu", "id": "0000:01:00.0", "facts": {}}] * 2},
+            "f: two devices with the id '0000:01:00.0', at `devices[1].id`",
+        ),
         ({"devices": [{"kind": "gpu"}]}, "f: a device needs an `id`, at `devices[0]`"),
         (
             {"devices": [{"kind": "gpu", "id": "x", "facts": {"a": None}}]},
