@@ -132,6 +132,7 @@ _FABRIC = (
     Call("nvmlDeviceGetGpuFabricInfoV", (), _fabric),
     Call("nvmlDeviceGetGpuFabricInfo", (), _fabric_before_550),
 )
+_PLATFORM = (Call("nvmlDeviceGetPlatformInfo", (), _platform),)
 _FIELD_VALUES = (Call("nvmlDeviceGetFieldValues", (), _fields),)
 
 
@@ -226,6 +227,8 @@ _LINK = (
     _ask("gpu.pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration", words.number),
     _ask("gpu.cpu_affinity", "nvmlDeviceGetCpuAffinity", words.set_of("CPU"), _CPU_WORDS),
     _ask("gpu.numa_node", "nvmlDeviceGetMemoryAffinity", words.set_of("NUMA node"), _NODE_WORDS, _NODE),
+    _ask("gpu.memory_node", "nvmlDeviceGetNumaNodeId", words.memory_node),
+    Question("gpu.peer_type", _PLATFORM, lambda found: words.name_of(words.PEER_TYPES, ord(found.peerType))),
     Question("gpu.fabric", _FABRIC, words.fabric),
 )
 
@@ -241,7 +244,10 @@ _WHICH = (
     _ask("gpu.uuid", "nvmlDeviceGetUUID", words.text),
     _ask("gpu.serial", "nvmlDeviceGetSerial", words.serial),
     _ask("gpu.pdi", "nvmlDeviceGetPdi", words.pdi),
-    Question("gpu.chassis_serial", (Call("nvmlDeviceGetPlatformInfo", (), _platform),), words.chassis),
+    Question("gpu.chassis_serial", _PLATFORM, words.chassis),
+    Question("gpu.slot", _PLATFORM, lambda found: ord(found.slotNumber)),
+    Question("gpu.tray", _PLATFORM, lambda found: ord(found.trayIndex)),
+    Question("gpu.tray_node", _PLATFORM, lambda found: ord(found.hostId)),
     Question("gpu.fabric_cluster", _FABRIC, words.fabric_cluster),
     _ask("gpu.minor", "nvmlDeviceGetMinorNumber", words.number),
     Question("gpu.module_id", (Call("nvmlDeviceGetModuleId", (), _module_id),), words.number),

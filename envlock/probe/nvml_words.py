@@ -33,6 +33,8 @@ RECOVERY = {
     0: "none", 1: "reset", 2: "reboot", 3: "drain p2p", 4: "drain and reset", 5: "recover imex domain",
     6: "bus reset", 7: "system reboot",
 }  # fmt: skip
+# nvmlPlatformInfo_t.peerType; not in nvml.h, but what nvidia-smi makes of it (NVIDIA/k8s-test-infra).
+PEER_TYPES = {0: "direct connected", 1: "switch connected"}
 FABRIC = {1: "not started", 2: "in progress", 3: "completed"}
 PATHS = {0: "internal", 10: "single-switch", 20: "multiple-switch", 30: "host-bridge", 40: "node", 50: "system"}
 PEERS = {
@@ -170,6 +172,13 @@ def chassis(found: Any) -> str:
     if not found.chassisSerialNumber:
         raise Absent(NOT_SUPPORTED, "no chassis has given its serial number")
     return text(found.chassisSerialNumber)
+
+
+def memory_node(found: Any) -> int:
+    """Return the NUMA node that a GPU's own memory is; a negative one is none."""
+    if number(found) < 0:
+        raise Absent(NOT_SUPPORTED, "the GPU's memory is no NUMA node ({})".format(number(found)))
+    return number(found)
 
 
 def numbers_in(words: Iterable[int]) -> tuple[int, ...]:

@@ -50,6 +50,34 @@ def at(found: Facts, index: int) -> Device:
     return next(gpu for gpu in found.gpus() if gpu.facts["gpu.index"].value == index)
 
 
+def test_rack_tray_is_complete_and_matches_itself(tmp_path: Path) -> None:
+    """A GB200 tray: shared serials, the module's power limit, retired clocks, its place in the rack, its own memory.
+
+    The place differs from tray to tray and is not compared; joined peers and memory nodes are.
+    """
+    found = probe("gb200")
+    facts = [gpu.facts for gpu in found.gpus()]
+
+    assert [each["gpu.serial"].value for each in facts] == ["1650000000200"] * 2 + ["1650000000201"] * 2
+    assert [each["gpu.memory_node"].value for each in facts] == [2, 10, 18, 26]
+    assert {each["gpu.fabric_cluster"].value for each in facts} == {"6cdfe887-0048-4d43-3ac2-c8ee6ba213a8"}
+    assert {key: facts[0][key].value for key in (
+        "gpu.power_limit", "gpu.power_limit_module", "gpu.c2c", "gpu.addressing_mode", "gpu.chassis_serial", "gpu.slot",
+        "gpu.tray", "gpu.tray_node", "gpu.peer_type", "gpu.nvlink", "gpu.fabric",
+    )} == {
+        "gpu.power_limit": 1200000, "gpu.power_limit_module": 2500000, "gpu.c2c": True, "gpu.addressing_mode": "ats",
+        "gpu.chassis_serial": "1650000000300", "gpu.slot": 14, "gpu.tray": 4, "gpu.tray_node": 1,
+        "gpu.peer_type": "switch connected", "gpu.nvlink": ("18 x version 5 to switch",), "gpu.fabric": "completed",
+    }  # fmt: skip
+    assert facts[0]["gpu.clock_graphics_application"].outcome == NOT_SUPPORTED
+
+    whole = locked(found, tmp_path / "a.lock.toml")
+    place = [f"{index}.nvmlDeviceGetPlatformInfo=1650000000399,3,7,1,1,{index + 1}" for index in range(4)]
+    assert envlock("check", "-l", whole, env=altered("gb200", tmp_path / "other.txt", *place)).code == 0
+    unlike = altered("gb200", tmp_path / "unlike.txt", "1.nvmlDeviceGetNumaNodeId=!3")
+    assert "gpu.memory_node on 0009:01:00.0: 10 → (not supported)" in envlock("check", "-l", whole, env=unlike).out
+
+
 def test_hgx_node_is_complete() -> None:
     """Eight GPUs by place, each with every registered fact; nothing failed."""
     found = probe("hgx-h100")

@@ -22,6 +22,7 @@ from envlock.probe import nvml_words
         ("nvmlDeviceGetVirtualizationMode", 9, "gpu.virtualization"),
         ("nvmlDeviceGetHostVgpuMode", 9, "gpu.host_vgpu"),
         ("nvmlDeviceGetGpuFabricInfoV", {"state": 9}, "gpu.fabric"),
+        ("nvmlDeviceGetPlatformInfo", {"peerType": b"\x02"}, "gpu.peer_type"),
         ("nvmlDeviceGetFieldValues", nvml_fake.fields(f230=99), "gpu.recovery_action"),
         ("nvmlDeviceGetNvLinkVersion", 99, "gpu.nvlink"),
         ("nvmlDeviceGetNvLinkRemoteDeviceType", 99, "gpu.nvlink"),
@@ -82,7 +83,7 @@ def test_vbios_of_zeros_is_hidden() -> None:
     ("function", "answer", "key"),
     [("nvmlDeviceGetSerial", b"0", "gpu.serial"), ("nvmlDeviceGetPdi", {"value": 0}, "gpu.pdi"),
      ("nvmlDeviceGetPlatformInfo", {"chassisSerialNumber": b""}, "gpu.chassis_serial"),
-     ("nvmlDeviceGetGpuFabricInfoV", {"state": 0}, "gpu.fabric"),
+     ("nvmlDeviceGetGpuFabricInfoV", {"state": 0}, "gpu.fabric"), ("nvmlDeviceGetNumaNodeId", -1, "gpu.memory_node"),
      ("nvmlDeviceGetCpuAffinity", [0], "gpu.cpu_affinity"), ("nvmlDeviceGetMemoryAffinity", [0], "gpu.numa_node")],
 )  # fmt: skip
 def test_zeros_that_stand_for_nothing_are_no_value(function: str, answer: object, key: str) -> None:

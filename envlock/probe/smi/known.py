@@ -28,7 +28,6 @@ LEAVES = frozenset((
     "utilization", "supported_clocks", "voltage", "accounted_processes", "encoder_stats", "fbc_stats", "clocks",
     "clocks_throttle_reasons", "clocks_event_reasons", "gpu_operation_mode/pending_gom", "ecc_errors",
     "gpu_virtualization_mode/vgpu_heterogeneous_mode", "dram_encryption_mode/pending_dram_encryption",
-    "platforminfo/slot_number", "platforminfo/tray_index", "platforminfo/host_id", "platforminfo/peer_type",
     "platforminfo/gpu_fabric_guid", "pci/pci_bus", "pci/pci_device", "pci/pci_domain", "pci/pci_base_class",
     "pci/pci_sub_class", "pci/pci_bus_id", "pci/replay_counter", "pci/replay_rollover_counter", "pci/tx_util",
     "pci/rx_util", "pci/atomic_caps_outbound", "pci/atomic_caps_inbound", "fabric/status", "fabric/cliqueid",

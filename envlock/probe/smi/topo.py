@@ -19,6 +19,7 @@ _PATHS = {
     "PSB": "internal", "PIX": "single-switch", "PXB": "multiple-switch", "PHB": "host-bridge",
     "NODE": "node", "SYS": "system", "SOC": "system",
 }  # fmt: skip
+_OWN_NODE = "GPU NUMA ID"  # from driver 535 on
 _STYLE = re.compile("\x1b\\[[0-9;]*m")
 _HEADER = re.compile(r"\s*\tGPU0\b")
 _NUMBERS = re.compile(r"\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*$")
@@ -57,11 +58,14 @@ def read(lines: List[str], ended: bool) -> Sheet:
 def _facts(name: str, names: List[str], gpus: List[str], cells: List[str] | None) -> dict[str, Observed]:
     if cells is None or len(cells) < len(gpus):
         why = absent(FAILED, FORM, "the matrix is cut off before the line of {}".format(name))
-        return dict.fromkeys(("gpu.topology", "gpu.cpu_affinity", "gpu.numa_node"), why)
+        return dict.fromkeys(("gpu.topology", "gpu.cpu_affinity", "gpu.numa_node", "gpu.memory_node"), why)
     found = {"gpu.topology": _paths(name, gpus, cells)}
     for key, title in (("gpu.cpu_affinity", "CPU Affinity"), ("gpu.numa_node", "NUMA Affinity")):
         if title in names and names.index(title) < len(cells):
             found[key] = _numbers(cells[names.index(title)])
+    # The last column; an empty cell stands before it, and none in the header.
+    if names[-1] == _OWN_NODE and len(cells) >= len(names):
+        found["gpu.memory_node"] = _node(cells[-1])
     return found
 
 
@@ -75,6 +79,13 @@ def _paths(name: str, gpus: List[str], cells: List[str]) -> Observed:
     counted = Counter(_PATHS[cell] for cell in others)
     paths = tuple(sorted("{} x {}".format(number, path) for path, number in counted.items()))
     return Observed(VALUE, paths, FORM)
+
+
+def _node(text: str) -> Observed:
+    found = _numbers(text)
+    if found.has_value and not text.isdigit():
+        return absent(FAILED, FORM, "not understood: `{}`".format(readable(text)))
+    return value(int(text), FORM) if found.has_value else found
 
 
 def _numbers(text: str) -> Observed:

@@ -326,6 +326,7 @@ NUMBER(nvmlDeviceGetCurrPcieLinkWidth)
 NUMBER(nvmlDeviceGetCurrPcieLinkGeneration)
 NUMBER(nvmlDeviceGetRetiredPagesPendingStatus)
 NUMBER(nvmlDeviceGetMinorNumber)
+NUMBER(nvmlDeviceGetNumaNodeId)
 NUMBER(nvmlDeviceGetModuleId)
 NUMBER(nvmlDeviceGetMaxMigDeviceCount)
 NUMBER(nvmlDeviceGetC2cModeInfoV)
@@ -463,7 +464,7 @@ int nvmlDeviceGetClockOffsets(Handle gpu, struct offsets *out) {
   return SUCCESS;
 }
 
-/* STATE,STATUS */
+/* STATE,STATUS, and the bytes of the cluster */
 struct fabric { uint version; uint8_t cluster[16]; uint status, clique, state, health; };
 
 int nvmlDeviceGetGpuFabricInfoV(Handle gpu, struct fabric *out) {
@@ -471,15 +472,19 @@ int nvmlDeviceGetGpuFabricInfoV(Handle gpu, struct fabric *out) {
   FILLED(out);
   out->state = (uint)number(found, 0);
   out->status = (uint)number(found, 1);
+  for (uint at = 0; at < 16; at++) out->cluster[at] = (uint8_t)number(found, 2 + at);
   return SUCCESS;
 }
 
-struct platform { uint version; char guid[16], chassis[16], rest[5]; };
+/* CHASSIS,SLOT,TRAY,HOST,PEERS,MODULE */
+struct platform { uint version; char guid[16], chassis[16]; uint8_t rest[5]; };
 
 int nvmlDeviceGetPlatformInfo(Handle gpu, struct platform *out) {
   BEGIN(gpu_of(gpu), "nvmlDeviceGetPlatformInfo");
   FILLED(out);
   put(out->chassis, found, sizeof out->chassis);
+  out->chassis[strcspn(out->chassis, ",")] = 0;
+  for (uint at = 0; at < 5; at++) out->rest[at] = (uint8_t)number(strchr(found, ',') + 1, at);
   return SUCCESS;
 }
 

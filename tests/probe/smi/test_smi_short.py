@@ -158,6 +158,16 @@ def test_matrix_that_is_cut_off_fails_what_it_lacks() -> None:
     assert gpu(text.replace("SYS", "??"))["gpu.topology"].detail == "not understood: `??`"
 
 
+def test_node_of_own_memory_is_the_last_column() -> None:
+    """nvidia-smi puts an empty cell before it in each line, and none in the header."""
+    text = "\tGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \t0-71\t0\t\t10\n"
+
+    assert gpu(text)["gpu.memory_node"].value == 10
+    assert gpu(text.replace("\t10", "\tN/A"))["gpu.memory_node"].outcome == NOT_SUPPORTED
+    assert gpu(text.replace("\t10", "\t2-9"))["gpu.memory_node"].outcome == FAILED
+    assert not gpu(text.replace("\tGPU NUMA ID", ""))["gpu.memory_node"].has_value
+
+
 def test_links_that_are_all_down_or_not_listed_are_failures() -> None:
     """Without a number of links there is nothing to count."""
     head = f"GPU 0: NVIDIA L4 (UUID: {UUID})\n"
