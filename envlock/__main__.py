@@ -1,6 +1,19 @@
-"""`python -m envlock`."""
+"""The program `envlock`, also as `python -m envlock`."""
 
-from envlock.cli.main import main
+import os
+import sys
+
+from envlock.cli import early
+
+
+def main() -> None:
+    """Have the driver asked where it will be needed, then run the command line."""
+    early.begin(sys.argv[1:], os.environ)
+    # Only now: importing the command line takes as long as a driver needs to wake.
+    from envlock.cli.main import main as command_line
+
+    command_line()
+
 
 if __name__ == "__main__":
     main()

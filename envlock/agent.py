@@ -10,7 +10,7 @@ from pathlib import Path
 
 from envlock.errors import StorageError
 
-MODULES = ("__init__", "errors", "digest", "facts", "process", "agent_main")
+MODULES = ("__init__", "errors", "digest", "facts", "process", "nvml_start", "agent_main")
 PACKAGES = ("registry", "probe", "canary")
 
 # Any Python that can open the zip can read this: too old a one is told so, in words.

@@ -64,8 +64,9 @@ def start(
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     hint: str | None = None,
+    keep: Sequence[int] = (),
 ) -> Running:
-    """Start `argv` in a process group of its own and return at once.
+    """Start `argv` in a process group of its own and return at once; `keep` are the descriptors it inherits.
 
     Raises `ToolError` when the program is missing or may not be run.
     """
@@ -79,6 +80,7 @@ def start(
             env=env,
             cwd=cwd,
             start_new_session=True,
+            pass_fds=keep,
         )
     except FileNotFoundError:
         raise ToolError("`{}` is not installed".format(name), hint=hint) from None

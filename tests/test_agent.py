@@ -89,7 +89,7 @@ def test_only_what_travels_is_inside() -> None:
     """No module of the command line, of engines or of lockfiles is in the application."""
     tops = {name.split("/")[1] for name in agent.contents() if name.startswith("envlock/")}
 
-    modules = {"__init__.py", "agent_main.py", "digest.py", "errors.py", "facts.py", "process.py"}
+    modules = {"__init__.py", "agent_main.py", "digest.py", "errors.py", "facts.py", "nvml_start.py", "process.py"}
 
     assert tops == {*modules, "canary", "probe", "registry"}
 

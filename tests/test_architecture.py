@@ -25,7 +25,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
     ("envlock.errors",),
     ("envlock.digest",),
     ("envlock.facts",),
-    ("envlock.registry", "envlock.process"),
+    ("envlock.registry", "envlock.process", "envlock.nvml_start"),
     ("envlock.probe",),
     ("envlock.canary",),
     ("envlock.gpucheck",),
@@ -50,7 +50,7 @@ ROWS: tuple[tuple[str, ...], ...] = (
 # What runs on a bare node, under its own Python.
 TRAVELS = (
     "envlock", "envlock.errors", "envlock.digest", "envlock.facts", "envlock.registry", "envlock.process",
-    "envlock.probe", "envlock.canary", "envlock.gpucheck", "envlock.agent_main",
+    "envlock.nvml_start", "envlock.probe", "envlock.canary", "envlock.gpucheck", "envlock.agent_main",
 )  # fmt: skip
 OLDEST_PYTHON = (3, 8)
 
@@ -68,7 +68,7 @@ PRINTS = {
     "envlock.canary.__main__": "the program that runs inside the container",
     "envlock.canary.main": "the program that runs inside the container",
     "envlock.gpucheck.load": "the child that loads a GPU; it answers on its standard output",
-    "envlock.probe.nvml_child": "the child that may hang in the driver; it answers on its standard output",
+    "envlock.nvml_start": "the child that may hang in the driver; it answers on its standard output",
 }
 HEAVY = {
     "docker", "jinja2", "numpy", "onnxruntime", "openvino", "packaging", "pynvml", "requests", "rich",

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from envlock.cli import gate, options, program
+from envlock.cli import early, gate, options, program
 from envlock.report import formats
 
 
@@ -52,12 +52,10 @@ def command(
     Exit codes: 0 match, 1 drift, 3 could not tell, 4 the image's bytes are wrong.
     With --as npd or nagios they are the supervisor's own (docs/exit-codes.md).
     """
-    gate.refuse_contradictions(context)
+    protocol = gate.protocol(context)
     asked = program.program(given, "envlock check")
-    from envlock import probe
-
     # A driver takes longest: it is asked before anything else is so much as imported.
-    host = None if facts or image or asked else probe.begin()
+    host = None if facts or image or asked else early.host()
     from envlock import checks, lockstore
     from envlock.policy import policy_of_lock
 

@@ -2,9 +2,9 @@
 
 A driver that hangs leaves its user in a state that no signal ends; in a process of its
 own it can be left behind. The child answers in marked lines, because the library itself
-may print to standard output, and says before each call what it is about to ask: what a
-driver answered before it hung or crashed is kept, and the call it did not come back from
-is named.
+may print to standard output, and says before each call what it is about to ask
+(`envlock.nvml_start.Teller`): what a driver answered before it hung or crashed is kept,
+and the call it did not come back from is named.
 
 Travels to nodes: standard library only, Python 3.8 and newer.
 """
@@ -18,16 +18,19 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Sequence, 
 
 from envlock.errors import ToolError
 from envlock.facts import FAILED
+from envlock.nvml_start import ASKING, HOST_ONLY, Teller, make_slate, slate_argument, take_slate, write
 from envlock.probe.host import Absent
 
 if TYPE_CHECKING:
     from envlock.process import Running
 
 MARK = "envlock-nvml "
-ASKING = "envlock-nvml-asks "
 DEADLINE = "ENVLOCK_NVML_DEADLINE"
-_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from envlock.probe.nvml_child import main; main()"
-_HOST_ONLY = "host-only"
+_PROGRAM = """\
+import sys; sys.path.insert(0, sys.argv[1])
+import envlock.nvml_start; envlock.nvml_start.main()
+import envlock.probe.nvml_child; envlock.probe.nvml_child.main()
+"""
 
 
 def ask(
@@ -52,26 +55,34 @@ def begin(
         raise Absent(FAILED, "this Python has no NVML binding (the distribution nvidia-ml-py) to ask the driver with")
     if not sys.executable and command is None:
         raise Absent(FAILED, "this Python does not know its own program, so NVML cannot be asked in a child process")
-    argv = command or (sys.executable, "-I", "-c", _PROGRAM, package_root(), _folder(module_file))
+    # Binding and envlock are found by their folders: the site module would only take its time.
+    argv = command or (sys.executable, "-I", "-S", "-c", _PROGRAM, package_root(), _folder(module_file))
+    slate = make_slate()
+    kept = () if slate < 0 else (slate,)
     try:
-        running = start((*argv, *(() if gpus else (_HOST_ONLY,))))
+        running = start((*argv, *(() if gpus else (HOST_ONLY,)), *map(slate_argument, kept)), keep=kept)
     except ToolError as error:
+        take_slate(slate)
         raise _unasked(error) from None
-    return lambda: _wait(running, seconds)
+    return lambda: _wait(running, seconds, slate)
 
 
-def _wait(running: Running, seconds: float) -> Mapping[str, object]:
+def _wait(running: Running, seconds: float, slate: int) -> Mapping[str, object]:
     from envlock.process import Overdue
 
+    output, why = b"", ""
     try:
         finished = running.wait(seconds)
+        status = finished.status
+        how = "killed by signal {}".format(-status) if status < 0 else "status {}".format(status)
+        output, why = finished.stdout, "its process left no answer ({})".format(how)
     except Overdue as error:
-        return parse(_text(error.stdout), "it gave no answer within {:g} s".format(seconds))
+        output, why = error.stdout, "it gave no answer within {:g} s".format(seconds)
     except ToolError as error:
         raise _unasked(error) from None
-    status = finished.status
-    how = "killed by signal {}".format(-status) if status < 0 else "status {}".format(status)
-    return parse(_text(finished.stdout), "its process left no answer ({})".format(how))
+    finally:
+        asked = take_slate(slate)
+    return parse(asked + _text(output), why)
 
 
 def _unasked(error: ToolError) -> Absent:
@@ -134,7 +145,7 @@ def package_root() -> str:
 
 
 def _folder(module_file: str) -> str:
-    folder, name = os.path.split(module_file)
+    folder, name = os.path.split(os.path.abspath(module_file))
     return os.path.dirname(folder) if name == "__init__.py" else folder
 
 
@@ -143,23 +154,17 @@ def _text(output: bytes) -> str:
 
 
 def main() -> None:
-    """Ask NVML and print marked lines; what the child process runs."""
-    from envlock.probe import nvml_library
-
-    arguments = sys.argv[1:]
-    gpus = _HOST_ONLY not in arguments
-    # The driver wakes while Python reads the rest.
-    _write(ASKING + "nvmlInit")
-    nvml_library.begin(os.environ, gpus)
+    """Ask NVML and print marked lines; what the child process runs once the library is starting."""
     from envlock.probe.nvml import events
 
+    arguments = sys.argv[1:]
     try:
-        pynvml = _binding(arguments[1] if len(arguments) > 1 and arguments[1] != _HOST_ONLY else "")
+        pynvml = _binding(arguments[1] if len(arguments) > 1 and os.path.isabs(arguments[1]) else "")
     except Exception as error:
-        _write(MARK + json.dumps({"error": "pynvml cannot be imported: {}".format(error), "code": -1}))
+        write(MARK + json.dumps({"error": "pynvml cannot be imported: {}".format(error), "code": -1}))
     else:
-        for event in events(pynvml, gpus, lambda asked: _write(ASKING + asked)):
-            _write(MARK + json.dumps(event))
+        for event in events(pynvml, HOST_ONLY not in arguments, Teller(arguments).tell):
+            write(MARK + json.dumps(event))
     # Without nvmlShutdown and without exit handlers: both can hang with the driver.
     os._exit(0)
 
@@ -178,10 +183,3 @@ def _binding(folder: str) -> Any:
     sys.modules["pynvml"] = module
     spec.loader.exec_module(module)
     return module
-
-
-def _write(line: str) -> None:
-    """Write one line past all buffers: the next call may never come back."""
-    data = "\n{}\n".format(line).encode()
-    while data:
-        data = data[os.write(1, data) :]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from fakes.nvml import library
 
+from envlock import nvml_start
 from envlock.probe import nvml_library
 from envlock.probe.nvml_binding import NO_LIBRARY
 from envlock.probe.nvml_child import package_root
@@ -69,4 +70,4 @@ def test_binding_that_loads_for_itself_gets_the_chosen_library() -> None:
 @pytest.mark.parametrize("chosen", ["relative.so", "/nowhere/lib.so", os.devnull])
 def test_start_in_a_thread_says_nothing_of_a_bad_library(chosen: str) -> None:
     """What cannot be loaded is not said here: loading it for use says it in words."""
-    nvml_library.begin({"ENVLOCK_NVML_LIBRARY": chosen}, True)
+    nvml_start.begin(chosen, True)
