@@ -26,6 +26,7 @@ _OWN_KEYS = tuple(question.key for question in nvml_questions.GPU) + (
 _BETWEEN_KEYS = ("gpu.topology", "gpu.p2p")
 GPU_KEYS = _OWN_KEYS + _BETWEEN_KEYS
 HOST_KEYS = tuple(question.key for question in nvml_questions.HOST)
+_MOST_GPUS = 1024  # far more than any host has: a larger count is a driver that has broken
 
 Event = Dict[str, Any]
 Tell = Callable[[str], None]
@@ -65,6 +66,10 @@ def events(pynvml: Any, gpus: bool = True, tell: Tell | None = None) -> Iterator
     except Exception as error:
         words = "the driver does not say how many GPUs there are: " + described(error)
         yield {"error": words, "code": code(error), **library}
+        return
+    if count > _MOST_GPUS:
+        words = "the driver counts {} GPUs, which is more than any host has".format(count)
+        yield {"error": words, "code": -1, **library}
         return
     yield {"host": host, "count": count, **library}
     if gpus:

@@ -31,6 +31,7 @@ LINK = "nvmlDeviceGetNvLinkState"
 ANCESTOR = "nvmlDeviceGetTopologyCommonAncestor"
 PEER = "nvmlDeviceGetP2PStatus"
 _MOST_LINKS = 36  # NVML_NVLINK_MAX_LINKS of nvml.h 13
+_MOST_MIG = 64  # no GPU has more than 8
 _READ = 0  # NVML_P2P_CAPS_INDEX_READ
 
 # For each GPU its handle, or why it could not be opened.
@@ -56,8 +57,11 @@ def _mig(asker: Asker) -> Value | Told:
     binding, parent = asker.binding, asker.first[0]
     if not words.switch(asker.ask(Call("nvmlDeviceGetMigMode"))[0]):
         raise Absent(NOT_SUPPORTED, "MIG is off")
+    most = words.number(binding.call("nvmlDeviceGetMaxMigDeviceCount", parent))
+    if most > _MOST_MIG:
+        raise ValueError("the driver says that there can be {} MIG devices".format(most))
     devices = []
-    for index in range(binding.call("nvmlDeviceGetMaxMigDeviceCount", parent)):
+    for index in range(most):
         try:
             devices.append(binding.call(MIG, parent, index))
         except Exception as error:
@@ -104,9 +108,12 @@ def _starts(binding: Binding, parent: Any, devices: Sequence[Any]) -> List[int]:
 
 
 def _links(binding: Binding, handle: Any) -> Value:
-    """Return the links, counted. The first number that is no link ends them; one without support is a hole."""
+    """Return the links, counted. The first number that is no link ends them; one without support is a hole.
+
+    An old binding knows fewer links than a new GPU has, and must not end the count.
+    """
     found: List[str] = []
-    for link in range(getattr(binding.module, "NVML_NVLINK_MAX_LINKS", _MOST_LINKS)):
+    for link in range(max(_MOST_LINKS, getattr(binding.module, "NVML_NVLINK_MAX_LINKS", 0))):
         try:
             active = words.switch(binding.call(LINK, handle, link))
         except Exception as error:

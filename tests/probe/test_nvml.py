@@ -385,3 +385,10 @@ def test_what_breaks_off_keeps_the_answers_before() -> None:
     assert (seen(document, "gpu.topology", 0).outcome, seen(document, "gpu.vbios", 1).detail) == (FAILED, "it hung")
     assert set(document["gpus"][1]["facts"]) == set(nvml.GPU_KEYS)
     assert seen(document, "gpu.index", 1).value == 1
+
+
+def test_absurd_number_of_gpus_is_an_error() -> None:
+    """A driver that counts four billion GPUs has broken; nobody goes through them."""
+    document = collect({0: nvml_fake.gpu()}, nvmlDeviceGetCount_v2=4294967295)
+
+    assert document["error"] == "the driver counts 4294967295 GPUs, which is more than any host has"

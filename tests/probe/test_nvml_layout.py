@@ -170,3 +170,22 @@ def test_unknown_peer_status_is_failed() -> None:
     document = collect({0: nvml_fake.gpu(nvmlDeviceGetP2PStatus=6), 1: nvml_fake.gpu(nvmlDeviceGetP2PStatus=6)})
 
     assert seen(document, "gpu.p2p").outcome == FAILED
+
+
+def test_links_are_counted_past_what_an_old_binding_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many links there can be is not the binding's to say: one of 2021 knows 12, and this GPU has 18."""
+    monkeypatch.setattr("pynvml.NVML_NVLINK_MAX_LINKS", 12)
+
+    assert seen(collect({0: nvml_fake.gpu()}), "gpu.nvlink").value == ("1 x inactive", "17 x version 4 to switch")
+
+
+def test_absurd_number_of_mig_devices_fails_the_layout_alone() -> None:
+    """A driver that says there can be four billion MIG devices is not asked for each of them."""
+    gpus = mig()
+    gpus[0]["nvmlDeviceGetMaxMigDeviceCount"] = 4294967295
+
+    document = collect(gpus)
+
+    assert seen(document, "gpu.mig_layout").outcome == FAILED
+    assert "4294967295" in seen(document, "gpu.mig_layout").detail
+    assert seen(document, "gpu.mig").value is True
