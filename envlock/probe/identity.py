@@ -14,6 +14,13 @@ from envlock.registry import REGISTRY
 _GONE = "(left out)"
 _UUID = re.compile(r"\b(?:(?:GPU|MIG)-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b(?:/\d+/\d+)?")
 _SHORTEST = 4  # a shorter name is a number that stands in other words, too
+# What may name a part although no fact holds it: a serial number or a device identifier, and
+# a line of a list, quoted whole because it was not understood.
+_NUMBER = re.compile(r"\b(?:[0-9]{10,}|0[xX][0-9a-fA-F]{16})\b")
+_ROW = re.compile(r"`[^`]*, [^`]*`")
+# A remark about such a fact, in envlock's words or in those of a tool: `serial number: NVML says ...`.
+_LABELS = ("serial", "pdi", *(re.escape(entry.label) for entry in REGISTRY.values() if entry.unique))
+_TOLD = re.compile(r"(\b(?:{})\s*:\s*).*".format("|".join(_LABELS)), re.DOTALL | re.IGNORECASE)
 
 
 def without_identity(facts: Facts) -> Facts:
@@ -21,9 +28,12 @@ def without_identity(facts: Facts) -> Facts:
     names = sorted(_names(facts), key=len, reverse=True)
 
     def clean(text: str) -> str:
+        text = _TOLD.sub(r"\g<1>" + _GONE, text)
         for name in names:
             text = text.replace(name, _GONE)
-        return _UUID.sub(_GONE, text)
+        for pattern in (_ROW, _UUID, _NUMBER):
+            text = pattern.sub(_GONE, text)
+        return text
 
     def kept(found: Dict[str, Observed]) -> Dict[str, Observed]:
         return {

@@ -75,3 +75,20 @@ def test_document_says_what_it_covers() -> None:
     assert Facts({}, only=("gpu.",)).covers("gpu.vbios")
     assert Facts({}, only=("gpu.vbios",)).covers("gpu.")
     assert not Facts({}, only=("cpu.", "nvidia.")).covers("gpu.")
+
+
+def test_names_that_only_a_remark_holds_are_left_out() -> None:
+    """What a second source calls a part, or a line quoted whole, stands in no fact: it goes all the same."""
+    first, second = (facts(name, serial=value(number)) for name, number in (("a", "PC1A"), ("b", "PC2B")))
+    notes = [*map(str, cross_check(first, second)), "Serial Number   : PC4D"]
+    quoted = "2 cells where the header has 3: `0, PC3C`"
+    said = "board 1650000000009, device 0x050A83763506d60d; asked with `nvidia-smi -q -x`"
+    held = {"gpu.name": Observed("failed", None, "s", quoted), "gpu.vbios": Observed("failed", None, "s", said)}
+
+    bare = without_identity(Facts({}, [Device("gpu", PLACE, held)], notes))
+
+    assert bare.notes == (f"GPU at {PLACE}: serial number: (left out)", "Serial Number   : (left out)")
+    assert bare.gpus()[0].facts["gpu.name"].detail == "2 cells where the header has 3: (left out)"
+    assert bare.gpus()[0].facts["gpu.vbios"].detail == (
+        "board (left out), device (left out); asked with `nvidia-smi -q -x`"
+    )
