@@ -58,6 +58,7 @@ def command(
     host = None if facts or image or asked else early.host()
     from envlock import checks, lockstore
     from envlock.policy import policy_of_lock
+    from envlock.report.text import check_text
 
     path = lockstore.find(lock, spec, Path())
     held = lockstore.read(path)
@@ -66,8 +67,6 @@ def command(
     comparison, subject = checks.check(held, policy, facts, image, options.today(), loaded, host)
     name = held.environment.name
     if output_format == "text" and not protocol:
-        from envlock.report.text import check_text
-
         options.emit(check_text(comparison, subject, name, str(path), options.colored(output)), output)
         return comparison.verdict.exit_code
     if output_format == "json" and not protocol:

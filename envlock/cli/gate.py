@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 GATES = ("check", "diff")
 
+RESULTS = (*GATES, "probe")
+"""Commands whose result is read as an answer later: a failure replaces an older one in its file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a command line asks for, as far as a failure must know, even of one that cannot be parsed.
 
-    `output` and `protocol` are those of the gates alone; `lock` is as it was named.
+    `output` is that of `RESULTS` alone, `protocol` and `lock` (as it was named) that of `check`.
     """
 
     command: str = ""
@@ -38,11 +41,16 @@ def asked(arguments: list[str], environment: Mapping[str, str], commands: tuple[
     arguments = _own(arguments)
     command = next((argument for argument in arguments if argument in commands), "")
     form = _option(arguments, ("--format",), environment.get("ENVLOCK_FORMAT", ""))
+    output = ""
+    if command in RESULTS:
+        output = _option(arguments, ("--output", "-o"), environment.get(f"ENVLOCK_{command.upper()}_OUTPUT", ""))
     if command not in GATES:
-        return Asked(command=command, form="json" if form == "json" else "text")
-    steering = f"ENVLOCK_{command.upper()}_"
-    output = _option(arguments, ("--output", "-o"), environment.get(f"{steering}OUTPUT", ""))
-    protocol = _option(arguments, ("--as",), environment.get("ENVLOCK_CHECK_AS", "")) if command == "check" else ""
+        form = "json" if form == "json" else "text"
+        return Asked(command=command, form=form, output=Path(output) if output else None)
+    protocol = ""
+    if command == "check":
+        typed = _option(arguments, ("--format",), "")
+        protocol = _option(arguments, ("--as",), "" if typed else environment.get("ENVLOCK_CHECK_AS", ""))
     return Asked(
         command=command,
         form=form if form in formats.NAMES else "text",
@@ -124,19 +132,22 @@ def _document(error: EnvlockError, wanted: Asked) -> tuple[str, int]:
 # ---- answers ---------------------------------------------------------------------------------
 
 
-def refuse_contradictions(context: click.Context) -> None:
-    """Raise `UsageError` for options of `check` that cannot both be meant.
+def protocol(context: click.Context) -> str | None:
+    """Return the protocol that `check` is to speak; `UsageError` for options that cannot both be meant.
 
-    A format in the environment is for commands that have one; `--as` on the command line
-    wins over it.
+    What is typed wins over what a variable says for a whole job: `--as` over
+    ENVLOCK_FORMAT, `--format` over ENVLOCK_CHECK_AS.
     """
     given = {name for name in ("output_format", "protocol", "drain", "node") if _on_command_line(context, name)}
-    protocol = context.params["protocol"]
+    chosen: str | None = context.params["protocol"]
+    if "output_format" in given and "protocol" not in given:
+        chosen = None
     hint = f"`{context.command_path} --help` shows how it is used"
-    if protocol and "output_format" in given:
+    if chosen and "output_format" in given:
         raise UsageError("`--as` and `--format` exclude each other", where=context.command_path, hint=hint)
-    if protocol != "slurm" and given & {"drain", "node"}:
+    if chosen != "slurm" and given & {"drain", "node"}:
         raise UsageError("`--drain` and `--node` go with `--as slurm`", where=context.command_path, hint=hint)
+    return chosen
 
 
 def _on_command_line(context: click.Context, name: str) -> bool:

@@ -192,21 +192,30 @@ def colored(output: Path | None) -> bool:
 def say(text: str) -> None:
     """Tell the person what is being done: standard error, never part of the result; nothing with `-q`."""
     if not _settings.quiet:
-        click.echo(text, err=True)
+        _tell(text)
 
 
 def say_more(text: str) -> None:
     """Tell what only `-v` asks for."""
     if _settings.verbose and not _settings.quiet:
-        click.echo(text, err=True)
+        _tell(text)
 
 
 def say_error(message: str, hint: str | None) -> None:
     """Print `error: …`, and the hint after a blank line, on standard error."""
     color = sys.stderr is not None and wants_color(sys.stderr)
-    click.echo(f"{click.style('error', fg='red', bold=True)}: {message}", err=True, color=color)
+    _tell(f"{click.style('error', fg='red', bold=True)}: {message}", color)
     if hint:
-        click.echo(f"\n{click.style('hint', fg='cyan', bold=True)}: {hint}", err=True, color=color)
+        _tell(f"\n{click.style('hint', fg='cyan', bold=True)}: {hint}", color)
+
+
+def _tell(text: str, color: bool | None = None) -> None:
+    """Write `text` on standard error; where that cannot be written, the exit code alone must do."""
+    try:
+        click.echo(text, err=True, color=color)
+    except OSError:
+        # What is still held would fail again at the interpreter's end, and change the exit code.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def silence_stdout() -> None:

@@ -154,6 +154,19 @@ def test_a_full_disk_under_standard_output_is_3(tmp_path: Path, locked: Path) ->
     assert ended.stderr.decode().startswith("error: standard output: no space left on device")
 
 
+@pytest.mark.parametrize(("arguments", "code"), [(["-l", "missing.lock.toml"], 2), ([], 3)])
+def test_a_full_disk_under_both_streams_is_never_drift(
+    tmp_path: Path, locked: Path, arguments: list[str], code: int
+) -> None:
+    """Where nothing can be said, the exit code still tells: Python's own 1 would mean drift."""
+    chosen = arguments or ["-l", str(locked), "--facts", str(written(tmp_path, facts()))]
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [*ARGV, "check", *chosen], stdout=full, stderr=full, env=environment(), timeout=60, check=False
+        )
+    assert ended.returncode == code
+
+
 def test_the_documented_table_is_the_table_in_the_code() -> None:
     """`docs/exit-codes.md` lists every code that these tests show."""
     text = (ROOT / "docs/exit-codes.md").read_text()

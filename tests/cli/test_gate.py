@@ -236,6 +236,29 @@ def test_contradictions_are_refused(locked: Path, arguments: list[str], message:
     assert ended.err.splitlines()[0] == f"error: envlock check: {message}"
 
 
+def test_what_is_typed_wins_over_what_a_variable_says(tmp_path: Path, locked: Path) -> None:
+    """`--format` over ENVLOCK_CHECK_AS, `--as` over ENVLOCK_FORMAT; in failure too."""
+    path = tmp_path / "facts.json"
+    path.write_text(json.dumps(OUTCOMES["drift"][1].to_document()))
+    for lock_file in (locked, Path("missing.lock.toml")):
+        argv = ("check", "-l", lock_file, "--facts", path)
+        typed = envlock(*argv, "--format", "json", env={"ENVLOCK_CHECK_AS": "nagios"})
+        assert typed == envlock(*argv, "--format", "json")
+        assert typed.code == typed.document["exit-code"]
+        assert envlock(*argv, "--as", "npd", env={"ENVLOCK_FORMAT": "json"}) == envlock(*argv, "--as", "npd")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_probe_that_fails_leaves_no_older_facts(tmp_path: Path, locked: Path, form: str) -> None:
+    """Else the next check of that file would say match of a host that nobody could look at."""
+    path = tmp_path / "node7.json"
+    path.write_text(json.dumps(OUTCOMES["match"][1].to_document()))
+    failed = envlock("probe", "--nvidia-smi", "missing.txt", "--format", form, "-o", path)
+    assert failed.code == 2
+    assert "missing.txt" in path.read_text()
+    assert envlock("check", "-l", locked, "--facts", path).code == 2
+
+
 def test_slurm_is_dry_unless_told_to_drain(tmp_path: Path, locked: Path) -> None:
     """Dry, it says what it would run; with `--drain` it runs that; a match and a failure run nothing."""
     program = tmp_path / "bin/scontrol"
