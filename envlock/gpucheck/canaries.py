@@ -56,9 +56,14 @@ def environment(torch: Torch, extra: Mapping[str, str], own: Mapping[str, str] =
 
 
 def run(
-    torch: Torch, backend: str, runs: int, processes: int, extra: Optional[Mapping[str, str]] = None
+    torch: Torch,
+    backend: str,
+    runs: int,
+    processes: int,
+    deadline: float = DEADLINE,
+    extra: Optional[Mapping[str, str]] = None,
 ) -> Dict[str, Any]:
-    """Run the canary in `processes` fresh processes and return its report, whatever came of it."""
+    """Run the canary in `processes` fresh processes, each for `deadline` seconds; return its report, whatever came."""
     asked = Request(
         {
             "nonce": os.urandom(16).hex(),
@@ -67,7 +72,7 @@ def run(
             "threads": THREADS,
             "torch": dict(strict.TORCH),
             "backend": backend,
-            "deadline": DEADLINE,
+            "deadline": max(1, int(deadline)),
         }
     )
     if not torch.origin:
@@ -133,16 +138,11 @@ def gpus_in(document: Mapping[str, Any]) -> List[str]:
     return found
 
 
-def on_other_gpus(torch: Torch, first: Result) -> List[Result]:
-    """Run the canary once on every further GPU that `first` saw, and compare each with it."""
-    results = []
-    for number, uuid in enumerate(gpus_in(first.report)):
-        if number == 0:  # the one that `first` ran on
-            continue
-        label = "GPU {}".format(number)
-        document = run(torch, platform.CUDA, 1, 1, {"CUDA_VISIBLE_DEVICES": visible(number, uuid)})
-        results.append(beside(judged(label, document, platform.CUDA), first))
-    return results
+def on_other_gpu(torch: Torch, first: Result, number: int, deadline: float) -> Result:
+    """Run the canary once on GPU `number` of those that `first` saw, and compare it with `first`."""
+    shown = {"CUDA_VISIBLE_DEVICES": visible(number, gpus_in(first.report)[number])}
+    document = run(torch, platform.CUDA, 1, 1, deadline, shown)
+    return beside(judged("GPU {}".format(number), document, platform.CUDA), first)
 
 
 def visible(number: int, uuid: str, own: Mapping[str, str] = os.environ) -> str:

@@ -23,6 +23,8 @@ IDLE_SAMPLES = 3
 LOAD_SECONDS = 12.0
 PAUSE = 0.5
 _START = 120.0  # seconds that torch may take to be there, and the questions after the load as well
+MOST = 2 * _START + LOAD_SECONDS
+"""Seconds that the load may take, all in all."""
 
 BITS = {
     0x001: "gpu idle", 0x002: "applications clocks setting", 0x004: "sw power cap", 0x008: "hw slowdown",
@@ -56,8 +58,8 @@ class Seen(NamedTuple):
     failure: str
 
 
-def watch(smi: SmiProgram, load: Optional[List[str]], environment: Mapping[str, str]) -> Seen:
-    """Sample clocks at rest, then while the program `load` runs; None: there is nothing to load the GPU with."""
+def watch(smi: SmiProgram, load: Optional[List[str]], environment: Mapping[str, str], seconds: float = MOST) -> Seen:
+    """Sample clocks at rest, then while the program `load` runs, for `seconds` at most; None: there is no load."""
     fields = _fields(smi)
     if isinstance(fields, str):
         return Seen((), (), "", {}, fields)
@@ -68,14 +70,14 @@ def watch(smi: SmiProgram, load: Optional[List[str]], environment: Mapping[str, 
     if load is None:
         return Seen(tuple(idle), (), "", {}, "no load: torch cannot use a GPU here")
     answer: List[Any] = []
-    thread = threading.Thread(target=_run, args=(load, environment, answer), daemon=True)
+    thread = threading.Thread(target=_run, args=(load, environment, seconds, answer), daemon=True)
     thread.start()
     loaded: List[Sample] = []
-    end = time.monotonic() + 2 * _START + LOAD_SECONDS
+    end = time.monotonic() + seconds
     while thread.is_alive() and time.monotonic() < end and not smi.hangs:
         loaded.extend(_sample(smi, fields))
         thread.join(PAUSE)
-    thread.join(_START)
+    thread.join(max(0.0, end - time.monotonic()) + 5)
     found = answer[0] if answer else "the load did not end"
     if isinstance(found, str):
         return Seen(tuple(idle), tuple(loaded), "", {}, found)
@@ -93,9 +95,9 @@ def _fields(smi: SmiProgram) -> Any:
     return failure
 
 
-def _run(load: List[str], environment: Mapping[str, str], answer: List[Any]) -> None:
+def _run(load: List[str], environment: Mapping[str, str], seconds: float, answer: List[Any]) -> None:
     try:
-        ended = process.run(load, 2 * _START + LOAD_SECONDS, env=environment)
+        ended = process.run(load, seconds, env=environment)
         lines = ended.stdout.decode("utf-8", "replace").strip().splitlines()
         if ended.status == 0 and lines:
             answer.append(json.loads(lines[-1]))

@@ -13,6 +13,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from envlock import process
 from envlock.errors import ToolError
+from envlock.gpucheck.budget import Budget
 from envlock.process import Overdue
 
 DEADLINE = 90.0
@@ -77,11 +78,12 @@ class Answer(NamedTuple):
 
 
 class SmiProgram:
-    """nvidia-smi at `path`. After one command that never answered nothing more is asked of it."""
+    """nvidia-smi at `path`, within `budget`. After one command that never answered nothing more is asked of it."""
 
-    def __init__(self, path: Optional[str], deadline: float = DEADLINE) -> None:
+    def __init__(self, path: Optional[str], budget: Optional[Budget] = None, deadline: float = DEADLINE) -> None:
         self._path = path
         self._deadline = deadline
+        self._budget = budget or Budget(float("inf"))
         self.asked: List[Answer] = []
         self.hangs = ""
 
@@ -103,12 +105,13 @@ class SmiProgram:
             return Answer(argv, b"", b"", "nvidia-smi is not on PATH")
         if self.hangs:
             return Answer(argv, b"", b"", "not asked: " + self.hangs)
+        seconds = self._budget.share(self._deadline)
         try:
-            ended = process.run([self._path, *argv], self._deadline)
+            ended = process.run([self._path, *argv], seconds)
         except Overdue:
             # It may sit in the driver where no signal reaches it; a second one would sit there too.
             shown = " ".join(("nvidia-smi", *argv))
-            self.hangs = "`{}` gave no answer within {:g} s, and was left behind".format(shown, self._deadline)
+            self.hangs = "`{}` gave no answer within {:g} s, and was left behind".format(shown, seconds)
             return Answer(argv, b"", b"", self.hangs)
         except ToolError as error:
             return Answer(argv, b"", b"", error.message)

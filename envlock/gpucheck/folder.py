@@ -14,7 +14,7 @@ from envlock.gpucheck.scrub import Scrubber
 
 
 class Folder:
-    """A folder that did not exist or was empty; `files` are the names written, in order."""
+    """A folder that did not exist or was empty; `files` are the names written, in order, each once."""
 
     def __init__(self, path: str, scrubber: Scrubber) -> None:
         self.path = path
@@ -22,15 +22,18 @@ class Folder:
         self._scrubber = scrubber
 
     def text(self, name: str, text: str) -> None:
-        """Write `text` to `name`, scrubbed; `StorageError` when that cannot be done."""
+        """Write `text` to `name`, scrubbed, in place of what it held; `StorageError` when that cannot be done."""
         path = os.path.join(self.path, name)
+        part = path + ".part"
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
+            with open(part, "w", encoding="utf-8", errors="surrogateescape", newline="") as stream:
                 stream.write(self._scrubber.scrub(text))
+            os.replace(part, path)  # whoever ends the check leaves whole files
         except OSError as error:
             raise _refused(error, path) from error
-        self.files.append(name)
+        if name not in self.files:
+            self.files.append(name)
 
     def json(self, name: str, document: Any) -> None:
         """Write `document` to `name` as JSON, scrubbed."""

@@ -17,6 +17,7 @@ from canary import interpreters
 from fakes.nvml import world
 
 from envlock.gpucheck import canaries, clocks, main
+from envlock.gpucheck.budget import Budget
 from envlock.gpucheck.summary import libraries_step
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,7 +130,7 @@ def test_the_libraries_of_the_load_are_judged_by_their_findings(document: Any, c
     assert (step.code, step.line) == (code, line)
 
 
-def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **smi: Any) -> tuple[int, Path]:
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str = "", **smi: Any) -> tuple[int, Path]:
     """Run the check here with two GPUs that compute what a made report says."""
     monkeypatch.setenv("PATH", str(recordings.program(tmp_path, **smi).parent))
     information = {"device": "cuda:0", "device.uuid": recordings.UUIDS[0], "gpu.0.name": "NVIDIA H200"}
@@ -137,14 +138,15 @@ def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **smi: Any) -> t
     cuda = {"backend": "cuda", "gpu.arch": "sm_90", "gpu.sms": "132", "gpu.mig": "none"}
     libraries = [{"name": "libcublas.so.12", "path": "/x/libcublas.so.12", "build-id": "abc"}]
 
-    def run(torch: Any, backend: str, runs: int, processes: int, extra: Any = None) -> dict[str, Any]:
+    def run(torch: Any, backend: str, runs: int, processes: int, deadline: float, extra: Any = None) -> dict[str, Any]:
         request = {"backend": backend, "weight-bit-flip": None, "runs": runs, "processes": processes}
         found = made_reports.report(request=request, libraries=libraries, **{"differences-found": 0})
         return {**found, "platform": cuda, "information": information} if backend == "cuda" else found
 
     monkeypatch.setattr(canaries, "run", run)
     monkeypatch.setattr(clocks, "watch", lambda *_: clocks.Seen((), (), "", {}, "not tried"))
-    code = main.main({"OUT": str(tmp_path / "out")}, lambda text: None, lambda text: None)
+    given = {"OUT": str(tmp_path / "out"), "LIMIT": limit}
+    code = main.main(given, lambda text: None, lambda text: None)
     return code, tmp_path / "out"
 
 
@@ -163,6 +165,63 @@ def test_a_gpu_that_answers_leaves_what_a_golden_is_recorded_from(
     assert recordings.UUIDS[0][4:] not in text + (folder / "canary-gpu-0.json").read_text()
 
 
+def test_whoever_ends_the_check_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recordings and facts are in the folder, scrubbed, before the canary begins; what is missing is said."""
+    kept: dict[str, str] = {}
+
+    def ended(*_: Any) -> Any:
+        kept.update({path.name: path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file()})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(clocks, "LOAD_SECONDS", 0.1)
+    monkeypatch.setattr(canaries, "find_torch", ended)
+    monkeypatch.setenv("PATH", str(recordings.program(tmp_path).parent))
+    with pytest.raises(KeyboardInterrupt):
+        main.main({"OUT": str(tmp_path / "out")}, lambda text: None, lambda text: None)
+
+    assert {"facts.json", "facts-nvidia-smi.json", "nvidia-smi-q-x.xml", "nvidia-smi-query-gpu.csv"} <= kept.keys()
+    assert json.loads(kept["summary.json"])["exit-code"] == 3
+    assert "# GPU check: could not tell" in kept["REPORT.md"]
+    missing = "canary on GPU 0, clocks, canary on other GPUs, canary on CPU"
+    assert f"was ended before its end; what is missing: {missing}" in kept["REPORT.md"]
+    named = [*recordings.SERIALS, *recordings.UUIDS, recordings.PDI, recordings.CLUSTER]
+    assert [name for name in named if name in "\n".join(kept.values())] == []
+    assert [name for name in kept if name.endswith(".part")] == []
+
+
+def test_when_its_time_is_up_it_ends_and_says_what_was_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left out is unknown, and named with how to give it more."""
+    _, folder = in_process(tmp_path, monkeypatch, limit="4")
+    steps = {step["name"]: step for step in summary(folder)["steps"]}
+
+    assert steps["canary on GPU 0"]["exit-code"] == 0
+    for name in ("clocks", "canary on GPU 1 and those after it", "canary on CPU"):
+        assert steps[name]["exit-code"] == 3
+        assert steps[name]["line"] == "not tried: 4 s were up (LIMIT= gives it more)"
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "ten", "nan", "inf"])
+def test_a_limit_that_is_none_is_refused(limit: str, tmp_path: Path) -> None:
+    """Before anything is asked or written."""
+    ended = check(bare(), tmp_path / "out", LIMIT=limit)
+
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(f"error: LIMIT is a number of seconds above 0, not '{limit}'")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_time_is_shared_among_what_follows() -> None:
+    """No step takes what the ones after it need, and each gets a second at least."""
+    now = [100.0]
+    budget = Budget(60.0, lambda: now[0])
+
+    assert (budget.share(300), budget.share(300, 3), budget.share(10), budget.spent) == (60, 20, 10, False)
+    now[0] += 58
+    assert (budget.share(300), budget.share(300, 4), budget.spent) == (2, 1, True)
+
+
 def test_one_step_that_breaks_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time on a machine with a GPU is dear: the fault is written down, its step unknown, the rest done."""
 
@@ -179,7 +238,7 @@ def test_one_step_that_breaks_stops_no_other(tmp_path: Path, monkeypatch: pytest
 
 def test_an_nvidia_smi_that_hangs_is_left_behind_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check goes on without it."""
-    monkeypatch.setattr("envlock.gpucheck.commands.SmiProgram.__init__.__defaults__", (1.0,))
+    monkeypatch.setattr("envlock.gpucheck.commands.SmiProgram.__init__.__defaults__", (None, 1.0))
     code, folder = in_process(tmp_path, monkeypatch, hangs=("-q -x",))
     (step,) = (step for step in summary(folder)["steps"] if step["name"] == "nvidia-smi")
 

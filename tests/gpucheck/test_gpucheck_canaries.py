@@ -86,15 +86,18 @@ def test_every_other_gpu_is_run_by_its_uuid(monkeypatch: pytest.MonkeyPatch) -> 
     """One process sees one GPU: what it gave cannot come from another."""
     seen = []
 
-    def run(torch: Any, backend: str, runs: int, processes: int, extra: dict[str, str]) -> dict[str, Any]:
-        seen.append(extra)
+    def run(
+        torch: Any, backend: str, runs: int, processes: int, deadline: float, extra: dict[str, str]
+    ) -> dict[str, Any]:
+        seen.append((deadline, extra))
         return report()
 
     monkeypatch.setattr(canaries, "run", run)
-    results = canaries.on_other_gpus(canaries.Torch("x", ("-I",)), canaries.judged("GPU 0", report(), "cuda"))
+    first = canaries.judged("GPU 0", report(), "cuda")
+    result = canaries.on_other_gpu(canaries.Torch("x", ("-I",)), first, 1, 30.0)
 
-    assert seen == [{"CUDA_VISIBLE_DEVICES": "GPU-b"}]
-    assert [(result.label, result.code) for result in results] == [("GPU 1", 0)]
+    assert seen == [(30.0, {"CUDA_VISIBLE_DEVICES": "GPU-b"})]
+    assert (result.label, result.code) == ("GPU 1", 0)
 
 
 @pytest.mark.parametrize(
