@@ -13,7 +13,7 @@ from envlock import cudacompat
 from envlock.drift import Comparison, Drift, Kind, compare_facts, unanswered
 from envlock.facts import Facts
 from envlock.lockfile import Image, Lockfile
-from envlock.policy import Policy
+from envlock.policy import CUDA_RUNTIME, Policy
 from envlock.probe.host import Host
 from envlock.probe.libraries.values import Loaded
 
@@ -62,7 +62,7 @@ def check(
 
 def _compare(lock: Lockfile, observed: Facts, policy: Policy, today: date) -> Comparison:
     """Return how the facts stand to the locked host, and the driver to the locked CUDA runtime."""
-    found = compare_facts(lock.host, observed, policy, today)
+    found = compare_facts(lock.host, observed, policy, today, elsewhere=(CUDA_RUNTIME,))
     return found.and_also(cudacompat.compare(lock, observed, policy, today))
 
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from envlock import waivers
-from envlock.drift import Comparison, Drift, Kind
+from envlock.drift import Comparison, Drift, Kind, ended_waiver
 from envlock.facts import Facts
-from envlock.lockfile import ImageBase, Lockfile, PythonPackage
+from envlock.lockfile import ImageBase, Lockfile, PythonPackage, Rule
 from envlock.policy import CUDA_RUNTIME, Policy
 from envlock.probe.libraries import levels
+from envlock.rules import Outcome
 
 _EXACT = re.compile(r"nvidia-cuda-runtime(-cu\d{2})?|cuda-toolkit")
 _LOCAL = re.compile(r"\+.*?\bcu(?:da)?(\d{2})\.?(\d)?")
@@ -70,17 +71,30 @@ def compare(lock: Lockfile, observed: Facts, policy: Policy, today: date) -> Com
 
     Nothing is said of a lockfile without one, of facts that hold nothing about NVIDIA, and
     of a host without a GPU that was locked on one without. Where the driver's level could
-    not be told, that is `unanswered`.
+    not be told, that is `unanswered`. A waiver of `cuda.runtime` that has ended is an
+    error of its own.
     """
-    locked = runtimes(lock.python)
-    if not locked or not _concerned(lock, observed):
-        return Comparison()
     rule = policy.rule_for(CUDA_RUNTIME)
+    found, came_to = _compared(lock, observed, policy, rule, today)
+    if rule.key == CUDA_RUNTIME and waivers.expired(rule, today):
+        found = found.and_also(Comparison(drifts=(ended_waiver(rule, came_to),)))
+    return found
+
+
+def _compared(
+    lock: Lockfile, observed: Facts, policy: Policy, rule: Rule, today: date
+) -> tuple[Comparison, frozenset[Outcome]]:
+    """Return the comparison under `rule`, and what the rule said."""
+    locked = runtimes(lock.python)
+    if not locked:
+        return Comparison(), frozenset()
+    if not _concerned(lock, observed):
+        return Comparison(), frozenset((Outcome.UNKNOWN,))
     if rule.rule == "ignore":
-        return Comparison(ignored=1)
+        return Comparison(ignored=1), frozenset()
     drifts = [drift for runtime in locked for drift in [_judged(lock, runtime, observed)] if drift is not None]
     if not drifts:
-        return Comparison(checked=1, same=((CUDA_RUNTIME, ""),))
+        return Comparison(checked=1, same=((CUDA_RUNTIME, ""),)), frozenset((Outcome.SAME,))
     found = Comparison(checked=1)
     for drift in drifts:
         # A rule by its name decides how bad it is; without one, that follows from what is wrong.
@@ -92,7 +106,8 @@ def compare(lock: Lockfile, observed: Facts, policy: Policy, today: date) -> Com
         else:
             also = Comparison(drifts=(judged,))
         found = found.and_also(also)
-    return found
+    unknown = {Kind.UNANSWERED: Outcome.UNKNOWN}
+    return found, frozenset(unknown.get(drift.kind, Outcome.DIFFERENT) for drift in drifts)
 
 
 def _concerned(lock: Lockfile, observed: Facts) -> bool:

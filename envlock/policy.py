@@ -92,6 +92,13 @@ def policy_of(
             fitting = [key for key in known if fits(rule.key, key)]
             for key in [key for key in fitting if policy.rule_for(key) is rule] or ([] if fitting else [""]):
                 policy.parsed(rule, key)
+        elif rule.key == CUDA_RUNTIME and rule.rule.strip() not in ("exact", "ignore"):
+            raise LockfileError(
+                f"{rule.rule!r} cannot judge whether the driver runs the locked CUDA runtime",
+                where=where,
+                key=f'policy.rules."{rule.key}"',
+                hint='write `exact` or `ignore`; a range goes with `"nvidia.cuda"` or `"nvidia.driver"`',
+            )
         elif rule.key in known:
             policy.parsed(rule, rule.key)
         else:
@@ -183,8 +190,8 @@ def rules_of(
     """Return the rules of a new lockfile: those of the profile, put right by the `wanted` ones of a spec.
 
     Each locked fact gets one rule by its name, so a pattern of the spec, with its waiver,
-    is written out for the facts that it fits; what such a fact may leave unknown stays as
-    it was by default. Raises `LockfileError` for a rule that cannot be used; `where` is
+    is written out for the facts that it fits (and for `CUDA_RUNTIME`, where it fits that);
+    what such a fact may leave unknown stays as it was by default. Raises `LockfileError` for a rule that cannot be used; `where` is
     the spec.
     """
     policy = policy_of(wanted, where, locked_keys(host), registry)
@@ -200,6 +207,10 @@ def rules_of(
                 default, rule=asked.rule, severity=asked.severity, until=asked.until, reason=reason
             )
         rules[default.key] = rule
+    if CUDA_RUNTIME not in rules and any(fits(asked.key, CUDA_RUNTIME) for asked in wanted):
+        asked = policy.rule_for(CUDA_RUNTIME)
+        word = "ignore" if asked.rule.strip() == "ignore" else "exact"
+        rules[CUDA_RUNTIME] = dataclasses.replace(asked, key=CUDA_RUNTIME, rule=word)
     return tuple(rules[key] for key in sorted(rules))
 
 

@@ -10,6 +10,7 @@ import samples
 from click.testing import CliRunner
 
 from envlock import lockstore
+from envlock.checks import check
 from envlock.cli.main import cli
 from envlock.cudacompat import compare, runtimes
 from envlock.drift import Comparison, Kind, Verdict
@@ -152,6 +153,29 @@ def test_a_rule_by_name_decides() -> None:
     waived = compared(rule(until="2026-12-31", reason="r"), old)
     assert [(drift.because, drift.until) for drift in waived.waived] == [("r", "2026-12-31")]
     assert waived.verdict is Verdict.MATCH
+
+
+@pytest.mark.parametrize(
+    ("packages", "facts", "state"),
+    [
+        ([CUDA13], observed(cuda="12.2"), "the difference is still there"),
+        ([CUDA13], observed(cuda="13.0"), "no longer needed, remove it"),
+        ([CUDA13], observed(), "whether it is still needed could not be told"),
+        ([CUDA13], Facts({}), "whether it is still needed could not be told"),
+        ([("numpy", "2.4.6")], observed(cuda="12.2"), "no longer needed, remove it"),
+    ],
+)
+def test_a_waiver_that_has_ended_says_whether_the_driver_is_still_too_old(
+    packages: list[tuple[str, str]], facts: Facts, state: str, tmp_path: Path
+) -> None:
+    """Once, by who judges it, though no fact of the host has this name."""
+    rule = Rule(key="cuda.runtime", rule="exact", reason="r", until="2026-01-01")
+    lock = locked(*packages, rules=(rule,))
+    (tmp_path / "facts.json").write_text(json.dumps(facts.to_document()))
+    found, _ = check(lock, policy_of(lock.policy, "lock", ()), tmp_path / "facts.json", None, TODAY)
+
+    (expired,) = [drift for drift in found.drifts if drift.kind is Kind.EXPIRED]
+    assert (expired.key, expired.because) == ("cuda.runtime", f"r: {state}")
 
 
 def test_check_tells_it(tmp_path: Path) -> None:

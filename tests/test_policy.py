@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import samples
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import facts, gpu_facts, host, lock
@@ -298,6 +299,27 @@ def test_a_pattern_of_the_spec_is_written_out_for_each_fact_that_it_fits() -> No
     assert rules["gpu.vbios"] == Rule(key="gpu.vbios", rule="ignore", severity="warning", reason="not ours")
     assert rules["gpu.ecc"] == Rule(key="gpu.ecc", rule="exact")
     assert rules["nvidia.driver"] in default_rules(host([gpu_facts()]))
+
+
+def test_a_pattern_that_fits_the_cuda_runtime_is_written_out_for_it_too() -> None:
+    """No host holds it as a fact, and the lockfile judges alone: what the spec ignores or waives stays so."""
+    ignored = {rule.key: rule for rule in rules_of(samples.host(), (Rule(key="*", rule="ignore"),), "x")}
+    assert ignored["cuda.runtime"].rule == "ignore"
+    waived = rules_of(samples.host(), (Rule(key="cuda.*", rule=">=1", reason="r", until="2099-01-01"),), "x")
+    assert [(rule.key, rule.rule, rule.until) for rule in waived if rule.until] == [
+        ("cuda.runtime", "exact", "2099-01-01")
+    ]
+    assert "cuda.runtime" not in {
+        rule.key for rule in rules_of(samples.host(), (Rule(key="gpu.*", rule="ignore"),), "x")
+    }
+
+
+@pytest.mark.parametrize("text", [">=12.4", "within 5 %", "one-of 12, 13"])
+def test_a_rule_of_the_cuda_runtime_that_could_judge_nothing_is_refused(text: str) -> None:
+    """Its verdict is yes or no; the range belongs to the fact that holds the level."""
+    with pytest.raises(LockfileError, match="cannot judge") as caught:
+        policy_of((Rule(key="cuda.runtime", rule=text),), "x")
+    assert "nvidia.cuda" in (caught.value.hint or "")
 
 
 def test_a_pattern_leaves_what_may_be_unknown_as_it_was() -> None:

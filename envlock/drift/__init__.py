@@ -6,6 +6,7 @@ judged is `envlock.rules`', which rule judges it `envlock.policy`'s.
 """
 
 from envlock.drift.comparing import compare_facts, drift_of_facts, locked_part
+from envlock.drift.ended import ended_waiver
 from envlock.drift.notes import slowed_down, waiting_for_reset
 from envlock.drift.values import (
     NOTHING_TO_JUDGE,
@@ -28,6 +29,7 @@ __all__ = [
     "Verdict",
     "compare_facts",
     "drift_of_facts",
+    "ended_waiver",
     "locked_part",
     "slowed_down",
     "unanswered",

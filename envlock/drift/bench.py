@@ -5,27 +5,31 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 
 from envlock import waivers
+from envlock.drift.ended import ended_waiver, listed
 from envlock.drift.settings import PENDING, for_devices, restoring
 from envlock.drift.values import Comparison, Drift, Kind
 from envlock.facts import Observed
 from envlock.lockfile import Rule
-from envlock.policy import Policy
+from envlock.policy import CUDA_RUNTIME, Policy, fits
 from envlock.registry import Entry
 from envlock.rules import Ignore, Judge, Judgement, Outcome
 
 NOT_OBSERVED = "(not observed)"
 NO_ITEM = "(none)"
 
-_RENEW = "put the difference right, or give the waiver in the spec a later day, then run `envlock lock`"
-_REMOVE = "remove `waived-until` from the rule in the spec, then run `envlock lock`"
-
 _WEIGHT = {Outcome.SAME: 0, Outcome.UNKNOWN: 1, Outcome.DIFFERENT: 1000}
 
 
 class Bench:
-    """Judges pairs of facts under one policy on one day, and keeps what they came to."""
+    """Judges pairs of facts under one policy on one day, and keeps what they came to.
 
-    def __init__(self, policy: Policy, today: date, registry: Mapping[str, Entry]) -> None:
+    What is judged `elsewhere`, by these keys, has its waivers judged there too.
+    """
+
+    def __init__(
+        self, policy: Policy, today: date, registry: Mapping[str, Entry], elsewhere: tuple[str, ...] = ()
+    ) -> None:
+        self._elsewhere = elsewhere
         self._policy = policy
         self._today = today
         self._registry = registry
@@ -138,7 +142,8 @@ class Bench:
         self._came_to.setdefault(rule.key, set()).add(Outcome.UNKNOWN if unknown else Outcome.DIFFERENT)
         entry = self._registry.get(drift.key)
         why, fix = (entry.why, entry.remedy) if entry else ("", "")
-        drift = dataclasses.replace(drift, severity=rule.severity, why=why, fix=fix)
+        # The remedy of the registry is for a value that differs: nobody is to flash a firmware that nobody read.
+        drift = dataclasses.replace(drift, severity=rule.severity, why=why, fix="" if unknown else fix)
         if unknown and rule.unknown == "allow":
             self._allowed.append(dataclasses.replace(drift, because=rule.reason or drift.because))
         elif not unknown and waivers.holds(rule, self._today):
@@ -150,26 +155,22 @@ class Bench:
         return True
 
     def _expired(self) -> Iterable[Drift]:
-        """Yield one error for each waiver whose last day has passed, needed or not."""
+        """Yield one error for each waiver whose last day has passed, needed or not.
+
+        A waiver by pattern stands in the lockfile once for each fact: with the same day, reason
+        and need they are one.
+        """
+        alike: dict[Drift, list[str]] = {}
         for rule in self._policy.rules:
-            if not waivers.expired(rule, self._today):
-                continue
-            came_to = self._came_to.get(rule.key, set())
-            state, fix = "whether it is still needed could not be told", _RENEW
-            if Outcome.DIFFERENT in came_to:
-                state = "the difference is still there"
-            elif Outcome.UNKNOWN not in came_to:
-                state, fix = "no longer needed, remove it", _REMOVE
-            yield Drift(
-                key=rule.key,
-                expected=f"waived until {rule.until}",
-                observed="expired",
-                kind=Kind.EXPIRED,
-                because=f"{rule.reason}: {state}",
-                why="a waiver that nobody renews was meant to end",
-                fix=fix,
-                until=rule.until,
-            )
+            if waivers.expired(rule, self._today) and rule.key not in self._elsewhere:
+                came_to = self._came_to.get(rule.key, set())
+                if fits(rule.key, CUDA_RUNTIME):
+                    came_to = came_to | {Outcome.UNKNOWN}  # no fact of a host: it is not judged here
+                ended = ended_waiver(rule, came_to)
+                alike.setdefault(dataclasses.replace(ended, key=""), []).append(rule.key)
+        for ended, keys in alike.items():
+            also = f" (the same of {listed(keys[1:])})" if keys[1:] else ""
+            yield dataclasses.replace(ended, key=keys[0], because=ended.because + also)
 
 
 def _with_commands(drifts: list[Drift]) -> list[Drift]:

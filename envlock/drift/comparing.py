@@ -23,17 +23,23 @@ def drift_of_facts(
 
 
 def compare_facts(
-    host: Host | None, observed: Facts, policy: Policy, today: date, registry: Mapping[str, Entry] = REGISTRY
+    host: Host | None,
+    observed: Facts,
+    policy: Policy,
+    today: date,
+    registry: Mapping[str, Entry] = REGISTRY,
+    elsewhere: tuple[str, ...] = (),
 ) -> Comparison:
     """Return how `observed` stands to the locked `host` under `policy`; waivers hold or not as of `today` (UTC).
 
     Host facts are compared by key; GPUs as a multiset, paired so that as few facts as
-    can be differ. A fact that is not locked is not judged. `LockfileError` names a rule
-    that cannot be used.
+    can be differ. A fact that is not locked is not judged. What the rules of the keys
+    `elsewhere` judge is no fact of the host: who judges it judges their waivers.
+    `LockfileError` names a rule that cannot be used.
     """
     if host is None:
         return unanswered("host", "(not in the lockfile)", "(not compared)", RECORD_HOST)
-    bench = Bench(policy, today, registry)
+    bench = Bench(policy, today, registry, elsewhere)
     counted = compare_gpus(bench, host, observed)
     # A GPU that is named as missing is not told a second time as a count.
     bench.facts(dict(host.facts), observed.host, "", skip=GPU_COUNT if counted else "")

@@ -182,6 +182,51 @@ def test_a_waiver_by_pattern_is_written_out_for_the_facts_that_it_fits() -> None
     assert {(rule.until, rule.reason) for rule in held.values()} == {("2027-01-31", "clocks under test")}
 
 
+def test_a_waiver_by_pattern_that_has_ended_is_one_error() -> None:
+    """Once for those whose difference is still there, once for those that need it no more; all are named."""
+    wanted = (Rule(key="gpu.power_limit*", rule="exact", severity="warning", reason="limits", until="2026-01-01"),)
+    golden = hgx(gpu_changes={"gpu.power_limit_max": value(700000), "gpu.power_limit_min": value(200000)})
+    observed = hgx(gpu_changes={"gpu.power_limit_max": value(600000), "gpu.power_limit_min": value(100000)})
+    host = locked(golden)
+    rules = rules_of(host, wanted, "envlock.toml")
+    found = compare_facts(host, observed, policy_of(rules, "x.lock.toml", locked_keys(host)), LAST)
+
+    assert [(drift.key, drift.because) for drift in found.drifts if drift.kind is Kind.EXPIRED] == [
+        ("gpu.power_limit", "limits: no longer needed, remove it (the same of gpu.power_limit_default)"),
+        ("gpu.power_limit_max", "limits: the difference is still there (the same of gpu.power_limit_min)"),
+    ]
+
+
+def test_of_many_facts_of_an_ended_waiver_some_are_named() -> None:
+    """And how many more there are."""
+    wanted = (Rule(key="gpu.*", rule="exact", reason="x", until="2026-01-01"),)
+    host = locked(hgx())
+    policy = policy_of(rules_of(host, wanted, "envlock.toml"), "x.lock.toml", locked_keys(host))
+    (expired,) = compare_facts(host, hgx(), policy, LAST).drifts
+
+    assert expired.because.startswith("x: no longer needed, remove it (the same of gpu.board_part, gpu.brand, ")
+    assert expired.because.endswith(" and 21 others)")
+
+
+def test_two_waivers_with_different_days_or_reasons_are_two_errors() -> None:
+    """Somebody wrote both, and somebody has to look at both."""
+    rules = [
+        Rule(key=key, rule="exact", reason=reason, until=until)
+        for key, reason, until in (
+            ("gpu.ecc", "a", "2026-01-01"), ("gpu.vbios", "a", "2026-01-02"), ("gpu.fabric", "b", "2026-01-01"),
+        )
+    ]  # fmt: skip
+    found = check(hgx(), hgx(), *rules, today=LAST)
+    assert [drift.key for drift in found.drifts] == ["gpu.ecc", "gpu.fabric", "gpu.vbios"]
+
+
+def test_a_waiver_of_the_cuda_runtime_is_open_where_the_runtime_is_not_judged() -> None:
+    """A lockfile and facts alone say nothing of the driver's runtime."""
+    rule = Rule(key="cuda.runtime", rule="exact", reason="r", until="2026-01-01")
+    (expired,) = check(hgx(), hgx(), rule, today=LAST).drifts
+    assert expired.because == "r: whether it is still needed could not be told"
+
+
 def test_a_waiver_in_the_spec_that_has_ended_is_refused_with_its_key() -> None:
     """Writing it would write an error; up to its last day it is taken."""
     waivers.refuse_expired((ECC,), LAST, "envlock.toml")
