@@ -9,6 +9,7 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 from envlock.errors import UsageError
@@ -53,7 +54,7 @@ def read(host: Host, bus: Bus, opened: bool = True, checked: bool = False) -> Re
     else:
         said, devices = chosen.host, _name_places(chosen.devices, bus)
     found = merged(found, said)
-    notes = [*nvml.notes, *(second.notes if second is not None else ())]
+    notes = [*nvml.notes, *(second.notes if second is not None else ()), *_doubled(chosen.devices)]
     if checked and second is not None and not nvml.fault:
         notes += _checked(nvml, second)
     if nvml.fault and not chosen.fault:
@@ -223,14 +224,23 @@ def _checked(nvml: Source, second: Source) -> List[str]:
 
 
 def _name_places(gpus: Tuple[Device, ...], bus: Bus) -> Tuple[Device, ...]:
-    """Return the GPUs, each with a place; one that could not be opened takes the one left on the bus, if it is one."""
-    taken = {gpu.ident for gpu in gpus if gpu.ident}
-    left = [gpu for gpu in bus.gpus or () if gpu.address not in taken]
-    nameless = sum(1 for gpu in gpus if not gpu.ident)
+    """Return the GPUs, each with a place; one that could not be opened takes the one left on the bus, if it is one.
+
+    A place that several GPUs are said to be at is none of theirs: nobody can tell whose it is.
+    """
+    counted = Counter(gpu.ident for gpu in gpus)
+    left = [gpu for gpu in bus.gpus or () if gpu.address not in counted]
     devices = []
     for index, gpu in enumerate(gpus):
-        place = gpu.ident
-        if not place and nameless == 1 and len(left) == 1:
+        place = gpu.ident if counted[gpu.ident] == 1 else ""
+        if not gpu.ident and counted[""] == 1 and len(left) == 1:
             place = left[0].address
         devices.append(Device("gpu", place or "unknown-{}".format(index), gpu.facts))
     return tuple(devices)
+
+
+def _doubled(gpus: Tuple[Device, ...]) -> List[str]:
+    """Return in words which addresses the driver gives to several GPUs."""
+    counted = Counter(gpu.ident for gpu in gpus if gpu.ident)
+    return ["the driver shows {} GPUs at {}: which of them is there cannot be told".format(number, place)
+            for place, number in counted.items() if number > 1]  # fmt: skip

@@ -246,3 +246,14 @@ def test_only_display_controllers_are_gpus(tmp_path: Path, tree: dict[str, str],
 
     assert found["nvidia.pci_count"] == value(count)
     assert found["nvidia.pci_count"].outcome == VALUE
+
+
+def test_two_gpus_with_one_address_keep_none(tmp_path: Path) -> None:
+    """A driver that gives two GPUs one address is not believed about either, and a note says so."""
+    tree = {**pci_gpu(), **pci_gpu("0000:02:00.0"), **LOADED}
+    host = RecordedHost(tmp_path, tree, nvml=answer(("0000:01:00.0", value("a")), ("0000:01:00.0", value("b"))))
+
+    found = nvidia.read(host)
+
+    assert [gpu.ident for gpu in found.devices] == ["unknown-0", "unknown-1"]
+    assert any("2 GPUs at 0000:01:00.0" in note for note in found.notes)

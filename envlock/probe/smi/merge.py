@@ -5,6 +5,7 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Dict, List, Optional, Tuple
 
 from envlock.facts import FAILED, NOT_IN_DRIVER, VALUE, Device, Observed, absent, value
@@ -56,9 +57,8 @@ def merge(sheets: List[Sheet]) -> Answer:
         gpu.lost = "nvidia-smi says: {}".format(readable(words))
         notes.append(readable(words))
     fault = next((sheet.fault for sheet in sheets if sheet.fault), "") if not gpus else ""
-    devices = tuple(
-        Device("gpu", gpu.address or "unknown-{}".format(index), _facts(gpu, notes)) for index, gpu in enumerate(gpus)
-    )
+    places = _places(gpus, notes)
+    devices = tuple(Device("gpu", place, _facts(gpu, notes)) for place, gpu in zip(places, gpus))
     host = _host(ordered, fault, notes)
     host[COUNT] = absent(FAILED, "nvidia-smi", readable(fault)) if fault else _count(ordered, gpus, described)
     return Answer(host, devices, tuple(dict.fromkeys(notes)), described, readable(fault))
@@ -78,6 +78,15 @@ def _gpus(sheets: List[Sheet]) -> List[_Gpu]:
                 gpus.append(known)
             known.take(sheet, row)
     return gpus
+
+
+def _places(gpus: List[_Gpu], notes: List[str]) -> List[str]:
+    """Return where each GPU is; an address that is printed for several is none of theirs."""
+    counted = Counter(gpu.address for gpu in gpus if gpu.address)
+    for place, number in counted.items():
+        if number > 1:
+            notes.append("{} GPUs at {}: which of them is there cannot be told".format(number, place))
+    return [gpu.address if counted[gpu.address] == 1 else "unknown-{}".format(index) for index, gpu in enumerate(gpus)]
 
 
 def _facts(gpu: _Gpu, notes: List[str]) -> Dict[str, Observed]:

@@ -348,3 +348,11 @@ def test_table_counts_only_when_it_ends() -> None:
     assert whole.host["nvidia.gpu_count"].value == 1
     assert read(table).host["nvidia.gpu_count"].outcome == FAILED
     assert {seen.has_value for seen in read(table[: table.index("|  0%")]).gpus[0].facts.values()} == {False, True}
+
+
+def test_two_lines_at_one_address_are_two_gpus_without_a_place() -> None:
+    """A list that puts two GPUs at one address is not believed about either, and a note says so."""
+    found = read("index, pci.bus_id, name\n0, 00000000:01:00.0, NVIDIA A10\n1, 00000000:01:00.0, NVIDIA A10\n")
+
+    assert [gpu.ident for gpu in found.gpus] == ["unknown-0", "unknown-1"]
+    assert any("2 GPUs at 0000:01:00.0" in note for note in found.notes)
