@@ -1,6 +1,6 @@
 """`python -m bench [NAME …]`: measure and print the table, in Markdown.
 
-Rows that need an engine, torch or a lockfile of this host say what is missing instead.
+Each row makes what it needs (`bench.locks`); where an engine or torch is missing, it says so instead.
 """
 
 import os
@@ -11,12 +11,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from bench import locks
 from bench.measure import BenchError, Row, against, within
 
-ROOT = Path(__file__).resolve().parent.parent
+SCRATCH = Path(tempfile.gettempdir()) / "envlock-bench"
 PYTHON = sys.executable
 ENVLOCK = f"{PYTHON} -m envlock"
-LOCAL = ROOT / "lockfiles" / "local" / "torch-cpu.lock.toml"
 
 
 def bare_start() -> str:
@@ -29,14 +29,14 @@ def help_row() -> Row:
 
 
 def check_row() -> Row:
-    need(LOCAL)
-    return against("`check`", f"{ENVLOCK} check -l {LOCAL}", "`python3 -c pass`", bare_start(), 15, count=15)
+    lock = locks.of_this_host(SCRATCH / "host.lock.toml")
+    return against("`check`", f"{ENVLOCK} check -l {lock}", "`python3 -c pass`", bare_start(), 15, count=15)
 
 
 def gpus_row(persistence: str) -> Row:
     from bench import nvml
 
-    return nvml.row(persistence, Path(tempfile.gettempdir()) / "envlock-bench" / "nvml")
+    return nvml.row(persistence, SCRATCH / "nvml")
 
 
 def probe_row() -> Row:
@@ -47,9 +47,8 @@ def probe_row() -> Row:
 
 
 def lock_check_row() -> Row:
-    big = Path(tempfile.gettempdir()) / "envlock-bench"
-    big.mkdir(exist_ok=True)
-    spec, lock = write_big_lock(big)
+    SCRATCH.mkdir(exist_ok=True)
+    spec, lock = write_big_lock(SCRATCH)
     read = f"{PYTHON} -c \"import tomllib; tomllib.load(open('{lock}', 'rb'))\""
     return against(
         "`lock --check`, 500 packages", f"{ENVLOCK} lock --check -f {spec} -l {lock}", "tomllib", read, 3, count=9
@@ -62,10 +61,9 @@ def write_big_lock(folder: Path) -> tuple[Path, Path]:
     from envlock.digest import sha256
     from envlock.spec import read
 
-    need(LOCAL)
     spec = folder / "envlock.toml"
-    spec.write_text((ROOT / "examples/torch-cpu/envlock.toml").read_text())
-    lock = lockstore.read(LOCAL)
+    spec.write_text(locks.SPEC.read_text())
+    lock = lockstore.read(locks.COMMITTED)
     wheels = [
         lockfile.PythonPackage(
             name=f"package-{n}", version=f"1.{n}", index="default", file=f"package_{n}-1.{n}-py3-none-any.whl",
@@ -85,31 +83,30 @@ def write_big_lock(folder: Path) -> tuple[Path, Path]:
 
 
 def canonical_row() -> Row:
-    need(LOCAL)
-    image = image_reference()
-    out = Path(tempfile.gettempdir()) / "envlock-bench" / "canonical.tar"
+    lock = locks.built()
+    image = image_reference(lock)
+    out = SCRATCH / "canonical.tar"
     out.parent.mkdir(exist_ok=True)
     return against(
-        "canonical image", f"{PYTHON} -m bench.canonical {image} {LOCAL} {out}", "`docker save IMAGE | sha256sum`",
+        "canonical image", f"{PYTHON} -m bench.canonical {image} {lock} {out}", "`docker save IMAGE | sha256sum`",
         f"docker save {image} | sha256sum", 2, count=3,
     )  # fmt: skip
 
 
 def build_row() -> Row:
-    need(LOCAL)
-    context = pip_context()
+    lock = locks.built()
+    context = pip_context(lock)
     tag = "envlock-bench-pip:latest"
     # An engine that holds the layers already would load nothing: both begin without them.
-    forget = f"docker rmi -f {image_reference()} {tag} >/dev/null 2>&1 || true"
+    forget = f"docker rmi -f {image_reference(lock)} {tag} >/dev/null 2>&1 || true"
     return against(
-        "cold `build`, warm store", f"{ENVLOCK} build --force -l {LOCAL}", "`docker build` + pip, from disk",
+        "cold `build`, warm store", f"{ENVLOCK} build --force -l {lock}", "`docker build` + pip, from disk",
         f"docker build -q --no-cache --network none -t {tag} {context}", 1, count=1, reset=forget,
     )  # fmt: skip
 
 
 def noop_build_row() -> Row:
-    need(LOCAL)
-    return within("`build`, nothing changed", f"{ENVLOCK} build -l {LOCAL}", 0.5)
+    return within("`build`, nothing changed", f"{ENVLOCK} build -l {locks.built()}", 0.5)
 
 
 def canary_tiers_row() -> Row:
@@ -117,8 +114,7 @@ def canary_tiers_row() -> Row:
 
 
 def canary_row() -> Row:
-    need(LOCAL)
-    return within("canary, container included", f"{ENVLOCK} canary run -l {LOCAL}", 20, count=3)
+    return within("canary, container included", f"{ENVLOCK} canary run -l {locks.built()}", 20, count=3)
 
 
 ROWS: dict[str, Callable[[], Row]] = {
@@ -136,24 +132,19 @@ ROWS: dict[str, Callable[[], Row]] = {
 }
 
 
-def need(path: Path) -> None:
-    if not path.exists():
-        raise BenchError(f"no {path.name} for this host: run `make golden` first")
-
-
-def image_reference() -> str:
+def image_reference(lock: Path) -> str:
     """Return the name under which the engine holds the locked image of this host."""
     from envlock.image.operation import full_name
     from envlock.lockstore import read
 
-    return full_name(read(LOCAL))
+    return full_name(read(lock))
 
 
-def pip_context() -> Path:
+def pip_context(lock: Path) -> Path:
     """Write the peer's context: the same base and wheels, installed by pip in the image."""
     from bench.pip_peer import write_context
 
-    return write_context(LOCAL, Path(tempfile.gettempdir()) / "envlock-bench" / "pip")
+    return write_context(lock, SCRATCH / "pip")
 
 
 def machine() -> str:
@@ -192,7 +183,7 @@ def main(names: list[str]) -> int:
             flush=True,
         )
         commands += [f"- {row.name}: `{row.command}`" + (f" against `{row.peer}`" if row.peer else "")]
-    print("\nCommands:\n\n" + "\n".join(commands).replace(f"{ROOT}/", "").replace(PYTHON, "python3"))
+    print("\nCommands:\n\n" + "\n".join(commands).replace(f"{locks.ROOT}/", "").replace(PYTHON, "python3"))
     return 0
 
 

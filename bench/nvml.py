@@ -11,7 +11,6 @@ stand for:
 - one question: 0.36 ms. 2743 of them a second were counted on a K40m (wookayin/gpustat#76).
 """
 
-import dataclasses
 import os
 import shutil
 import statistics
@@ -21,11 +20,10 @@ import sys
 import time
 from pathlib import Path
 
+from bench import locks
 from bench.measure import BenchError, Row, Run, median, shell
-from envlock.facts import UNANSWERED, Observed
 
-ROOT = Path(__file__).resolve().parent.parent
-FAKE = ROOT / "tests" / "fakes" / "nvml"
+FAKE = locks.ROOT / "tests" / "fakes" / "nvml"
 WORLDS = {"off": ("attach=1000000", "delay=360"), "on": ("attach=90000", "delay=360"), "none": ()}
 PERSISTENCE = {"off": "persistence off", "on": "persistence on", "none": "a driver that answers at once"}
 REACH = 0.2
@@ -59,30 +57,17 @@ def prepare(persistence: str, folder: Path) -> tuple[Path, dict[str, str]]:
     node = (FAKE / "worlds" / "hgx-h100.txt").read_text()
     world.write_text(node)
     environment = {"ENVLOCK_NVML_LIBRARY": str(library), "ENVLOCK_FAKE_NVML": str(world)}
-    lock = _locked(folder, environment)
+    before = dict(os.environ)
+    os.environ.update(environment)
+    try:
+        lock = locks.of_this_host(folder / "node.lock.toml")
+    finally:
+        # The rows after this one are about this machine again.
+        os.environ.clear()
+        os.environ.update(before)
     # Only now: nobody needs to wait while the lockfile is made.
     world.write_text("\n".join((*WORLDS[persistence], node)))
     return lock, environment
-
-
-def _locked(folder: Path, environment: dict[str, str]) -> Path:
-    """Write the lockfile of a host that is this machine with the node's GPUs."""
-    from envlock import lockfile, lockstore
-    from envlock.probe import probe
-    from envlock.registry import REGISTRY
-
-    os.environ.update(environment)
-    found = probe()
-    committed = lockstore.read(ROOT / "lockfiles" / "torch-cpu.lock.toml")
-
-    def kept(facts: dict[str, Observed]) -> dict[str, Observed]:
-        # What this machine cannot answer (it has no kernel module) is no part of the node.
-        return {key: seen for key, seen in facts.items() if REGISTRY[key].locked and seen.outcome not in UNANSWERED}
-
-    host = lockfile.host_of(kept(found.host), [kept(gpu.facts) for gpu in found.gpus()])
-    path = folder / "node.lock.toml"
-    path.write_text(lockfile.render(dataclasses.replace(committed, host=host)))
-    return path
 
 
 def _once(command: str, environment: dict[str, str], spent: Path) -> tuple[Run, Run]:
