@@ -68,6 +68,8 @@ def begin(
 
 
 def _wait(running: Running, seconds: float, slate: int) -> Mapping[str, object]:
+    # Read while the child answers, not after it.
+    from envlock.probe import nvml  # noqa: F401
     from envlock.process import Overdue
 
     output, why = b"", ""
