@@ -9,7 +9,7 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Callable, Dict, Tuple, TypeVar
+from typing import TYPE_CHECKING, Callable, Dict, Mapping, Sequence, Tuple, TypeVar
 
 from envlock.errors import UsageError
 from envlock.facts import FAILED, Device, Facts, Observed, absent
@@ -87,7 +87,8 @@ class _Gathered:
 
     def complete(self) -> Facts:
         devices = [Device(item.kind, item.ident, self._all(item.facts, GPU)) for item in self.devices]
-        return Facts(self._all(self.host, HOST), devices, self.notes, (self.only,) if self.only else ())
+        notes = (*self.notes, *_unlisted(self.only, self.host.get("nvidia.gpu_count"), devices, self.faults))
+        return Facts(self._all(self.host, HOST), devices, notes, (self.only,) if self.only else ())
 
     def _all(self, found: Dict[str, Observed], scope: str) -> Dict[str, Observed]:
         """Return one observation for every wanted fact of `scope`, in registry order."""
@@ -97,6 +98,18 @@ class _Gathered:
                 why = self.faults.get(entry.key.partition(".")[0] + ".", "no reader reports this fact")
                 complete[entry.key] = found.get(entry.key) or absent(FAILED, "envlock", "a fault of envlock: " + why)
         return complete
+
+
+def _unlisted(
+    only: str, count: Observed | None, devices: Sequence[Device], faults: Mapping[str, str]
+) -> Tuple[str, ...]:
+    """Return why a document of GPUs alone lists none: the fact that says so is not part of it."""
+    if devices or not only.startswith("gpu."):
+        return ()
+    if count is None:
+        return ("no GPU is listed: a fault of envlock: {}".format(faults.get("gpu.", "nothing was read")),)
+    why = count.detail or ("this host has none" if count.value == 0 else count.text())
+    return ("no GPU is listed: {}".format(why),)
 
 
 def recorded_smi(data: bytes, where: object, only: str = "") -> Facts:
@@ -119,7 +132,8 @@ def recorded_smi(data: bytes, where: object, only: str = "") -> Facts:
         return {key: seen for key, seen in found.items() if key.startswith(only)}
 
     devices = [Device(gpu.kind, gpu.ident, kept(gpu.facts)) for gpu in answer.gpus] if "gpu." in wanted else []
-    return Facts(kept(answer.host), devices, answer.notes, (only,) if only else wanted)
+    notes = (*answer.notes, *_unlisted(only, answer.host["nvidia.gpu_count"], devices, {}))
+    return Facts(kept(answer.host), devices, notes, (only,) if only else wanted)
 
 
 def _refuse_unknown(only: str) -> None:

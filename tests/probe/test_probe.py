@@ -186,3 +186,14 @@ def test_bytes_that_are_not_text_stay_visible(tmp_path: Path) -> None:
     assert probe(host=RecordedHost(tmp_path, {"/proc/sys/kernel/osrelease": "6.1\xff\n"})).host[
         "system.kernel"
     ].value == ("6.1\\xff")
+
+
+def test_gpus_alone_say_why_there_are_none(tmp_path: Path) -> None:
+    """A document of GPU facts without a GPU tells the reason, which stands in no fact of it."""
+    bus = {"/sys/bus/pci/devices/0000:00:00.0/vendor": "0x8086\n"}
+    none = probe(host=RecordedHost(tmp_path / "1", bus), only="gpu.")
+    dead = probe(host=RecordedHost(tmp_path / "2", {**bus, "/dev/nvidiactl": ""}), only="gpu.name")
+
+    assert none.notes == ("no GPU is listed: this host has none",)
+    assert [note.startswith("no GPU is listed: no NVIDIA driver is loaded") for note in dead.notes] == [True]
+    assert probe(host=RecordedHost(tmp_path / "3", bus)).notes == ()
