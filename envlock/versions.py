@@ -21,6 +21,7 @@ _HEX_PAIR = re.compile(r"[0-9A-Fa-f]{1,2}")
 _HEX_NUMBER = re.compile(r"0x[0-9A-Fa-f]{1,16}")
 _BOARD = re.compile(r"[A-Za-z][A-Za-z0-9]{0,15}")
 _DECIMAL = re.compile(r"[0-9]{1,18}")
+_DECIMAL_FIRST = re.compile(r"([0-9]{1,18})(?![0-9])(.+)")
 _CLAUSE = re.compile(r"(==|!=|>=|<=|~=|>|<)\s*([0-9A-Za-z][0-9A-Za-z._+-]*?)(\.\*)?")
 
 
@@ -56,7 +57,7 @@ def split_range(text: str) -> tuple[tuple[str, str], ...]:
         if wildcard and operator not in ("==", "!="):
             raise LockfileError(f"`{operator}` takes no `.*`: {text!r}", hint=f"write `{operator}{bound}`")
         _, parts, rest = _parts(bound, hexadecimal=_VBIOS_BEGIN.fullmatch(bound) is not None)
-        if not parts or (rest and operator not in ("==", "!=")):
+        if not parts or (rest and (wildcard or operator not in ("==", "!="))):
             raise LockfileError(f"not a version that has an order: {bound!r}", hint="write numbers separated by dots")
         if operator == "~=" and len(parts) < 2:
             raise LockfileError(f"`~=` needs two parts: {text!r}", hint=f"write `=={bound}.*`")
@@ -75,18 +76,27 @@ def satisfies(version: str, operator: str, bound: str) -> bool:
         return operator == "!="
     if not found or not limit or board != limit_board:
         raise Unordered(f"{version} has no order against {bound}")
-    if prefix:
-        return (_padded(found, len(limit))[: len(limit)] == limit) == (operator == "==")
     if operator == "~=":
-        return satisfies(version, ">=", bound) and _padded(found, len(limit))[: len(limit) - 1] == limit[:-1]
+        return satisfies(version, ">=", bound) and _begins(found, found_rest, limit[:-1], version, bound)
+    if prefix:
+        return _begins(found, found_rest, limit, version, bound) == (operator == "==")
     width = max(len(found), len(limit))
     left, right = _padded(found, width), _padded(limit, width)
     if operator in ("==", "!="):
         same = left == right and found_rest.lower() == limit_rest.lower()
         return same == (operator == "==")
-    if left == right and found_rest != limit_rest:
+    # Where the numbers of one side have ended and words follow, no number stands against the other's.
+    counted = len(found) if found_rest else width
+    if left[:counted] == right[:counted] and (left != right or found_rest != limit_rest):
         raise Unordered(f"{version} has no order against {bound}")
     return {">=": left >= right, "<=": left <= right, ">": left > right, "<": left < right}[operator]
+
+
+def _begins(found: tuple[int, ...], rest: str, limit: tuple[int, ...], version: str, bound: str) -> bool:
+    """Return whether `found` begins with `limit`; a part that is missing is zero, unless words stand in its place."""
+    if rest and len(found) < len(limit) and found == limit[: len(found)]:
+        raise Unordered(f"{version} has no order against {bound}")
+    return _padded(found, len(limit))[: len(limit)] == limit
 
 
 def _looks_hexadecimal(text: str) -> bool:
@@ -114,5 +124,8 @@ def _parts(text: str, hexadecimal: bool) -> tuple[str, tuple[int, ...], str]:
         elif not hexadecimal and _DECIMAL.fullmatch(token):
             numbers.append(int(token))
         else:
+            first = None if hexadecimal else _DECIMAL_FIRST.fullmatch(token)
+            if first is not None:  # `6.10rc1` has 10 for its second number: without it, it would be 6.0
+                return board, (*numbers, int(first[1])), ".".join((first[2], *tokens[index + 1 :]))
             return board, tuple(numbers), ".".join(tokens[index:])
     return board, tuple(numbers), ""
