@@ -1,6 +1,6 @@
 """What NVML says, through the module `pynvml` of the distribution nvidia-ml-py.
 
-Answers come as events, one for the driver and one or two for each GPU, because they are
+Answers come as events, one for the driver and some for each GPU, because they are
 made in a child process (`envlock.probe.nvml_child`): when a driver hangs or crashes, what
 it had answered until then is kept. Every answer keeps one of the outcomes of
 `envlock.facts`; nothing NVML can return raises.
@@ -43,7 +43,7 @@ def events(pynvml: Any, gpus: bool = True, tell: Tell | None = None) -> Iterator
     """Yield what NVML says, in the order in which it is asked.
 
     `{"error", "code"}` when NVML cannot be used; else `{"host", "count"}`, then for each
-    GPU `{"gpu": N, "id", "facts"}` once or twice, and `{"end": true}`. Facts are in the
+    GPU `{"gpu": N, "id", "facts"}` several times, and `{"end": true}`. Facts are in the
     form of `Observed.to_document`. Without `gpus` none is woken, opened or asked. `tell`
     is told what is about to be called.
     """
@@ -103,8 +103,10 @@ def _gpus(binding: Binding, count: int, tell: Tell | None) -> Iterator[Event]:
             continue
         opened.append((handle, "", ""))
         asker = Asker(binding, (handle,))
+        # Its place first: a GPU that does not come back from a question can then be found.
+        yield _event(index, _known(index), _address(asker))
         facts = {question.key: asker.observe(question) for question in nvml_questions.GPU}
-        yield _event(index, {**facts, **nvml_layout.own(asker), **_known(index)}, _address(asker))
+        yield _event(index, {**facts, **nvml_layout.own(asker)})
     if tell is not None:
         tell("the paths between GPUs")
     for index, facts in enumerate(nvml_layout.between(binding, opened)):

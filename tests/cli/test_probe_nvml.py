@@ -191,7 +191,7 @@ def test_driver_that_hangs_in_one_call_keeps_the_others() -> None:
     told = "nvmlDeviceGetInforomConfigurationChecksum of GPU 6"
 
     assert at(found, 5).facts["gpu.vbios"].value == "96.00.A5.00.01"
-    assert told in at(found, 6).facts["gpu.vbios"].detail
+    assert (at(found, 6).ident, told in at(found, 6).facts["gpu.vbios"].detail) == ("0000:d1:00.0", True)
     assert told in at(found, 7).facts["gpu.name"].detail
     assert any(told in note for note in found.notes)
 

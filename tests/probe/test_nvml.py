@@ -376,15 +376,17 @@ def test_document_is_json() -> None:
 
 def test_what_breaks_off_keeps_the_answers_before() -> None:
     """Of a driver that stopped answering, what it said is kept; the rest has failed with the reason."""
-    fake = library({0: nvml_fake.gpu(), 1: nvml_fake.gpu()})
-    first = list(nvml.events(fake.module))[:2]
-    document = nvml.assembled(first, "it hung")
+    fake = library({0: nvml_fake.gpu(), 1: nvml_fake.gpu(b"00000000:02:00.0")})
+    first = list(nvml.events(fake.module))
+    document = nvml.assembled(first[:4], "it hung")
 
     assert document["notes"] == ["it hung"]
     assert seen(document, "gpu.vbios", 0).value == "96.00.A5.00.01"
     assert (seen(document, "gpu.topology", 0).outcome, seen(document, "gpu.vbios", 1).detail) == (FAILED, "it hung")
     assert set(document["gpus"][1]["facts"]) == set(nvml.GPU_KEYS)
     assert seen(document, "gpu.index", 1).value == 1
+    # The GPU that did not come back from a question is known by its place.
+    assert [gpu["id"] for gpu in document["gpus"]] == ["0000:01:00.0", "0000:02:00.0"]
 
 
 def test_absurd_number_of_gpus_is_an_error() -> None:
