@@ -6,7 +6,7 @@ The whole list is what `--format markdown` is for. Escapes as the runner undoes 
 (https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts).
 """
 
-from envlock.report.view import Item, Level, View, alike, devices
+from envlock.report.view import FAILURE, Item, Level, View, alike, devices
 
 MOST = 9
 
@@ -30,7 +30,7 @@ def render(view: View) -> str:
 
 def _annotation(view: View, group: list[Item]) -> str:
     item = group[0]
-    message = f"{_without_place(item)}{devices(group)}: {item.said}"
+    message = f"{_without_place(item)}{devices(group)}: {item.said}" if item.key != FAILURE else item.message
     if item.because and item.because != item.said:
         message += f" ({item.because})"
     for word, text in (("why", item.why), ("fix", item.fix)):

@@ -22,9 +22,9 @@ def render(view: View) -> str:
 
 
 def _issue(view: View, item: Item, mark: str) -> dict[str, Any]:
-    advice = item.command or item.fix
+    advice = f". Run: {item.command}" if item.command else f". Fix: {item.fix}" if item.fix else ""
     return {
-        "description": item.message + (f". Fix: {advice}" if advice else ""),
+        "description": item.message + advice,
         "check_name": f"envlock/{item.key}",
         "fingerprint": mark,
         "severity": "blocker" if view.failed else _SEVERITIES[item.level],

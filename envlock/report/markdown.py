@@ -25,8 +25,12 @@ def render(view: View) -> str:
     lines = [f"### {_VERDICTS[view.verdict]} envlock {_plain(view.command)}: {view.verdict}", "", _prose(view.headline)]
     if view.path:
         lines += ["", f"Lockfile: {_code(view.path)}"]
-    lines += _table("what differs", alike(view.items))
-    lines += _advice(alike(view.items))
+    if view.failed:
+        # The headline says what happened: there is no fact to put into a table.
+        lines += ["", *(f"fix: {_prose(item.fix)}" for item in view.items if item.fix)]
+    else:
+        lines += _table("what differs", alike(view.items))
+        lines += _advice(alike(view.items))
     lines += _table("excused by the policy", alike(view.excused))
     lines += ["", _prose(view.summary)]
     lines += ["", *(f"- note: {_prose(note)}" for note in view.notes)] if view.notes else []

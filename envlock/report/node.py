@@ -66,5 +66,5 @@ def _said(view: View) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    plain = ascii(text.replace("→", "->"))[1:-1].replace("\\'", "'")
+    plain = text.replace("→", "->").encode("ascii", "backslashreplace").decode("ascii")
     return plain if len(plain) <= most else plain[: most - 3] + "..."

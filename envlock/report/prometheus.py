@@ -25,7 +25,11 @@ def render(view: View) -> str:
     ]
     lines = [
         *_family(f"{name}_verdict", "The verdict: 1 for the one that holds.", verdicts),
-        *_family(f"{name}_exit_code", "The exit code: 0 match, 1 drift, 3 unknown.", [(lock, view.exit_code)]),
+        *_family(
+            f"{name}_exit_code",
+            "The exit code: 0 match, 1 drift, 2 unusable, 3 unknown, 4 integrity.",
+            [(lock, view.exit_code)],
+        ),
         *_family(
             f"{name}_facts",
             "How many facts came to what.",

@@ -13,11 +13,17 @@ from urllib.parse import quote
 
 from envlock import __version__
 from envlock.report.fingerprints import fingerprints
-from envlock.report.view import Item, Level, View
+from envlock.report.view import FAILURE, Item, Level, View
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 SPEC = "envlock.toml"
+
+MOST_LETTERS = 1000
+"""Letters of a message or a description, before placeholders are escaped: code scanning takes 1024.
+
+https://docs.github.com/en/code-security/reference/code-scanning/sarif-files/sarif-support
+"""
 
 _LEVELS = {Level.ERROR: "error", Level.UNKNOWN: "error", Level.WARNING: "warning", Level.NOTE: "note"}
 
@@ -54,12 +60,13 @@ def render(view: View) -> str:
 
 def _rule(item: Item) -> dict[str, Any]:
     # An error has no entry in the registry; its own words are all there is to say.
-    about = item.why or f"`{item.key}` is not as it was locked"
+    failure = "envlock could not give an answer"
+    about = item.why or (failure if item.key == FAILURE else f"`{item.key}` is not as it was locked")
     remedy = item.fix or "see the message of the result"
     return {
         "id": item.key,
-        "shortDescription": {"text": _literal(f"{item.key}: {about}")},
-        "fullDescription": {"text": _literal(about)},
+        "shortDescription": {"text": _short(f"{item.key}: {about}")},
+        "fullDescription": {"text": _short(about)},
         "help": {"text": _literal(remedy), "markdown": _literal(remedy)},
     }
 
@@ -78,7 +85,7 @@ def _result(view: View, item: Item, index: int, mark: str) -> dict[str, Any]:
         "ruleIndex": index,
         "level": _LEVELS[item.level],
         "kind": "fail",
-        "message": {"text": _literal(item.message + fix)},
+        "message": {"text": _literal(_cut(item.message, MOST_LETTERS - len(fix)) + fix)},
         "locations": [location],
         "partialFingerprints": {"envlock/v1": mark, "primaryLocationLineHash": f"{mark[:16]}:1"},
         "properties": {"level": item.level.value, "kind": item.kind, "device": item.device},
@@ -88,6 +95,14 @@ def _result(view: View, item: Item, index: int, mark: str) -> dict[str, Any]:
             {"kind": "external", "status": "accepted", "justification": item.because or item.kind}
         ]
     return result
+
+
+def _short(text: str) -> str:
+    return _literal(_cut(text, MOST_LETTERS))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: max(most - 1, 0)] + "…"
 
 
 def _literal(text: str) -> str:

@@ -17,6 +17,9 @@ from envlock.report.words import (
     with_head,
 )
 
+MANY = 4
+"""So many facts that are unknown for one reason are one entry."""
+
 _CHECKED = {
     Verdict.MATCH: "{subject} is as `{name}` was locked",
     Verdict.DRIFT: "{subject} is not as `{name}` was locked",
@@ -31,8 +34,8 @@ def check_text(comparison: Comparison, subject: str, name: str, where: str, colo
     lines = [f"{paint(verdict, VERDICT_COLORS[verdict], colored)}: {said} ({shown(where)})"]
     if comparison.drifts:
         lines.append("")
-    for group in _alike(comparison.drifts):
-        lines.extend(_drift_lines(group, colored))
+    for groups in _of_one_cause(_alike(comparison.drifts)):
+        lines.extend(_mute_lines(groups, colored) if len(groups) > 1 else _drift_lines(groups[0], colored))
     lines += ["", check_counts(comparison)]
     for group in _alike(comparison.allowed):
         drift = group[0]
@@ -52,6 +55,34 @@ def check_headline(comparison: Comparison, subject: str, name: str) -> str:
 def _alike(drifts: Iterable[Drift]) -> list[list[Drift]]:
     """Return drifts in groups that are one but for the device: eight GPUs with another driver are one line."""
     return folded(drifts, lambda drift: dataclasses.replace(drift, device="", command=""))
+
+
+def _of_one_cause(groups: list[list[Drift]]) -> Iterator[list[list[Drift]]]:
+    """Yield each group alone; but facts that one GPU, or several, did not tell for one reason together.
+
+    A GPU that is lost is one thing to know, not fifty.
+    """
+
+    def cause(group: list[Drift]) -> object:
+        drift, places = group[0], tuple(each.device for each in group)
+        if drift.kind is not Kind.UNANSWERED or not drift.because or not any(places) or drift.fix or drift.command:
+            return drift.key, drift.expected, drift.observed, drift.because, drift.kind, places
+        return drift.severity, drift.because, places
+
+    for held in folded(groups, cause):
+        if len(held) >= MANY:
+            yield held
+        else:
+            yield from ([group] for group in held)
+
+
+def _mute_lines(groups: list[list[Drift]], colored: bool) -> Iterator[str]:
+    drift = groups[0][0]
+    label, color = _label(drift)
+    keys = ", ".join(dict.fromkeys(shown(group[0].key) for group in groups))
+    told = f"{len(groups)} facts{_places(groups[0])}: {keys}"
+    yield f"  {paint(label.ljust(LABEL_WIDTH), color, colored)} {told}"
+    yield f"{INDENT}because: {shown(drift.because)}"
 
 
 def _places(group: list[Drift]) -> str:

@@ -15,6 +15,9 @@ from envlock.errors import EXIT_INTEGRITY, EXIT_USAGE, EnvlockError
 from envlock.report.text import check_counts, check_headline
 from envlock.report.words import change, folded, listed, shown
 
+FAILURE = "envlock"
+"""The key of the item that says why a command failed."""
+
 
 class Level(StrEnum):
     """How much one item weighs; `NOTE` decides nothing: it is allowed, or waived."""
@@ -49,7 +52,9 @@ class Item:
 
     @property
     def message(self) -> str:
-        """The item in one line; an unknown says that it is one."""
+        """The item in one line; an unknown says that it is one. A failure has no fact to name."""
+        if self.key == FAILURE:
+            return f"could not tell: {self.said}"
         place = f" on {self.device}" if self.device else ""
         unsure = "could not tell: " if self.level is Level.UNKNOWN and self.said != self.because else ""
         because = f" ({self.because})" if self.because and self.because != self.said else ""
@@ -124,7 +129,7 @@ def of_error(error: EnvlockError, command: str, path: str) -> View:
     item = Item(
         level=Level.ERROR if known else Level.UNKNOWN,
         kind=shown(type(error).__name__),
-        key="envlock",
+        key=FAILURE,
         said=_line(str(error)),
         because="" if known else _line(str(error)),
         fix=_line(error.hint or ""),

@@ -53,6 +53,20 @@ def test_facts_as_locked_match(tmp_path: Path) -> None:
     assert "cpu.microcode: hidden when it was locked" in ended.out
 
 
+def test_nobody_is_told_to_put_right_what_nobody_could_read(tmp_path: Path) -> None:
+    """A GPU that gives no answer has a reason, and no advice to flash its firmware or to set a mode."""
+    lost = absent("failed", detail="GPU is lost")
+    ended = check(tmp_path, facts([gpu_facts(vbios=lost, ecc=lost)]), "--format", "json")
+    assert ended.code == 3
+    for drift in ended.document["drifts"]:
+        assert (drift["kind"], drift["because"], drift["fix"], drift["command"]) == (
+            "unknown",
+            "GPU is lost",
+            None,
+            None,
+        )
+
+
 def test_a_changed_fact_is_drift_and_says_what_to_do(tmp_path: Path) -> None:
     """Exit 1; both values, the place, why it matters and how to put it right."""
     ended = check(tmp_path, facts([gpu_facts(vbios=value("96.00.A5.00.01"))]))

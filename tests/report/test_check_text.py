@@ -3,7 +3,7 @@
 import dataclasses
 
 from hypothesis import given
-from made_views import CHANGED, COMPARISONS, EVERYTHING, TEXTS, WAIVED, WARNING
+from made_views import CHANGED, COMPARISONS, EVERYTHING, TEXTS, UNKNOWN, WAIVED, WARNING
 
 from envlock.drift import Comparison, Drift, Kind
 from envlock.report.text import check_text
@@ -79,3 +79,22 @@ def test_no_text_reaches_a_terminal_as_a_control_character(comparison: Compariso
     for code in ("31", "33", "1", "32", "0"):
         colored = colored.replace(f"\x1b[{code}m", "")
     assert colored == text
+
+
+def test_a_gpu_that_is_lost_is_one_entry() -> None:
+    """Its facts by name, the reason once; fewer, other reasons and other GPUs stay entries of their own."""
+    facts = ("gpu.ecc", "gpu.name", "gpu.vbios", "gpu.mode")
+    lost = [dataclasses.replace(UNKNOWN, key=key, fix="", expected=key) for key in facts]
+    other = dataclasses.replace(lost[0], because="no permission")
+    elsewhere = dataclasses.replace(lost[1], device="0000:06:00.0", expected="another")
+    lines = text_of(Comparison(drifts=(*lost, other, elsewhere))).splitlines()
+    assert lines[2:4] == [
+        "  unknown    4 facts on 0000:05:00.0: gpu.ecc, gpu.name, gpu.vbios, gpu.mode",
+        "             because: GPU is lost",
+    ]
+    assert [line.split(":")[0] for line in lines if line.startswith("  unknown")][1:] == [
+        "  unknown    gpu.ecc on 0000",
+        "  unknown    gpu.name on 0000",
+    ]
+    assert lines[-1] == "0 checked, no difference, 6 unknown"
+    assert text_of(Comparison(drifts=tuple(lost[:3]))).count("because") == 3

@@ -13,7 +13,7 @@ import jsonschema
 import junitparser
 import pytest
 from hypothesis import given, settings
-from made_views import CHANGED, UNKNOWN, VIEWS, every_view, view_of
+from made_views import CHANGED, ERRORS, UNKNOWN, VIEWS, every_view, view_of
 from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -463,3 +463,31 @@ def test_a_level_has_a_word_in_every_format() -> None:
     )
     for form in formats.MODULES:
         assert formats.render(dataclasses.replace(VIEWS_BY_NAME["drift"], items=items), form)
+
+
+# ---- what readers bear -----------------------------------------------------------------------
+
+
+def test_sarif_holds_no_text_that_code_scanning_refuses() -> None:
+    """At most 1024 letters in a message or a description; the advice is kept."""
+    long = dataclasses.replace(CHANGED, observed="x" * 5000, why="y" * 5000)
+    run = json.loads(formats.render(view_of(Comparison(drifts=(long,))), "sarif"))["runs"][0]
+    rule = run["tool"]["driver"]["rules"][0]
+    texts = (run["results"][0]["message"]["text"], rule["shortDescription"]["text"], rule["fullDescription"]["text"])
+    assert all(len(text) <= 1024 for text in texts)
+    assert texts[0].endswith(". Run: nvidia-smi -i 0000:03:00.0 -pl 650")
+
+
+@pytest.mark.parametrize("name", sorted(ERRORS))
+def test_a_failure_is_told_as_one(name: str) -> None:
+    """No format says of a command that failed that a fact were not as it was locked."""
+    view = every_view()[name]
+    for form in formats.MODULES:
+        text = formats.render(view, form)
+        assert "as it was locked" not in text, form
+        assert "envlock: " not in text.replace("envlock: envlock could not give an answer", ""), form
+        assert "what differs" not in text, form
+    assert view.items[0].message == f"could not tell: {view.items[0].said}"
+    markdown = formats.render(view, "markdown")
+    assert "### ❔ envlock check: unknown" in markdown
+    assert ("fix: " in markdown) is bool(view.items[0].fix)

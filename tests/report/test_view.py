@@ -48,7 +48,8 @@ def test_a_failure_is_never_a_verdict_but_unknown() -> None:
         assert (view.verdict, view.exit_code, view.failed) == ("unknown", error.exit_code, True)
         assert view.items[0].fix == (error.hint or "")
     assert (
-        of_error(ERRORS["engine"], "check", "").items[0].message == "envlock: docker: no engine answers; tried a socket"
+        of_error(ERRORS["engine"], "check", "").items[0].message
+        == "could not tell: docker: no engine answers; tried a socket"
     )
     assert of_error(UsageError("x"), "check", "").items[0].level is Level.ERROR
 
