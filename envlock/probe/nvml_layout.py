@@ -31,6 +31,7 @@ LINK = "nvmlDeviceGetNvLinkState"
 ANCESTOR = "nvmlDeviceGetTopologyCommonAncestor"
 PEER = "nvmlDeviceGetP2PStatus"
 _MOST_LINKS = 36  # NVML_NVLINK_MAX_LINKS of nvml.h 13
+_UNTOLD = ", and the driver does not say what they lead to"  # before driver 470
 _MOST_MIG = 64  # no GPU has more than 8
 _READ = 0  # NVML_P2P_CAPS_INDEX_READ
 
@@ -125,7 +126,11 @@ def _links(binding: Binding, handle: Any) -> Value:
                 continue
             raise
         found.append(_active(binding, handle, link) if active else "inactive")
-    return words.counted(found)
+    told = words.counted(found)
+    if any(item.endswith(_UNTOLD) for item in told):
+        # Half an answer: links of equal version may lead elsewhere.
+        raise Absent(NOT_IN_DRIVER, ", ".join(told))
+    return told
 
 
 def _active(binding: Binding, handle: Any, link: int) -> str:
@@ -133,10 +138,11 @@ def _active(binding: Binding, handle: Any, link: int) -> str:
     try:
         end = words.name_of(words.LINK_ENDS, binding.call("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link))
     except Exception as error:
-        # Before driver 470 only an address is told, and for a switch that is hidden not even that.
-        if outcome(error) not in (NOT_IN_DRIVER, NOT_SUPPORTED):
+        if outcome(error) == NOT_IN_DRIVER:
+            return "version {}{}".format(version, _UNTOLD)
+        if outcome(error) != NOT_SUPPORTED:
             raise
-        end = "unknown"
+        end = "unknown"  # a switch that is hidden
     return "version {} to {}".format(version, end)
 
 

@@ -115,10 +115,19 @@ def test_link_that_fails_leaves_nvlink_open() -> None:
     assert found.outcome == FAILED
 
 
-def test_far_end_that_the_driver_cannot_tell_is_unknown() -> None:
-    """A driver older than the question for the far end leaves it unknown, and the links counted."""
+def test_far_end_that_the_driver_cannot_tell_leaves_nvlink_open() -> None:
+    """A driver older than the question for the far end gives half an answer, which equals none."""
     table = nvml_fake.gpu()
     del table["nvmlDeviceGetNvLinkRemoteDeviceType"]
+    found = seen(collect({0: table}), "gpu.nvlink")
+
+    assert found.outcome == NOT_IN_DRIVER
+    assert found.detail == "1 x inactive, 17 x version 4, and the driver does not say what they lead to"
+
+
+def test_far_end_that_is_hidden_is_unknown() -> None:
+    """A switch that is hidden from this machine is what the links lead to, and has no name."""
+    table = nvml_fake.gpu(nvmlDeviceGetNvLinkRemoteDeviceType=Code(3))
 
     assert seen(collect({0: table}), "gpu.nvlink").value == ("1 x inactive", "17 x version 4 to unknown")
 
