@@ -125,7 +125,8 @@ def _concerned(lock: Lockfile, observed: Facts) -> bool:
 
 def _judged(lock: Lockfile, runtime: Runtime, observed: Facts) -> Drift | None:
     expected = f"a driver for {runtime.text()} ({runtime.package})"
-    level, driver = levels.level_of(_value(observed, "nvidia.cuda")), _driver(observed)
+    driver = _driver(observed)
+    level = levels.level_of(_value(observed, "nvidia.cuda")) or levels.level_of_driver(driver)
     major = level[0] if level is not None else levels.major_of_driver(driver)
     fix = f"install driver {_OLDEST.get(runtime.major, f'for CUDA {runtime.major}')} or newer, or lock packages"
     fix += f" built for CUDA {major}" if major is not None else " built for the driver's CUDA"

@@ -105,7 +105,16 @@ def test_the_kernel_module_tells_the_branch_too() -> None:
     """On a node without a binding for NVML the module's version is known."""
     found = compared(locked(CUDA13), observed(kernel_driver="535.161.08", cuda=absent(FAILED)))
 
-    assert found.drifts[0].observed == "CUDA 12 (driver 535.161.08)"
+    assert found.drifts[0].observed == "CUDA 12.2 (driver 535.161.08)"
+
+
+def test_without_a_level_a_lower_minor_is_still_a_warning() -> None:
+    """The branch tells the minor release too: 535 came with CUDA 12.2; an unknown branch tells its major alone."""
+    (drift,) = compared(locked(CUDA12), observed(driver="535.161.08")).drifts
+
+    assert (drift.severity, drift.observed) == ("warning", "CUDA 12.2 (driver 535.161.08)")
+    assert compared(locked(CUDA13), observed(driver="418.40.04")).verdict is Verdict.DRIFT
+    assert compared(locked(CUDA13), observed(driver="999.10")).verdict is Verdict.MATCH
 
 
 def test_a_level_that_could_not_be_told_is_unknown() -> None:

@@ -111,7 +111,12 @@ def _level(libraries: Sequence[Library], driver: Facts) -> Optional[Tuple[levels
             if level is not None:
                 return level, item.path
     level = levels.level_of(_value(driver, "nvidia.cuda"))
-    return (level, "nvidia.cuda") if level is not None else None
+    if level is not None:
+        return level, "nvidia.cuda"
+    # Where neither NVML nor nvidia-smi answers, /proc still tells the kernel module's version.
+    version = _value(driver, "nvidia.driver") or _value(driver, "nvidia.kernel_driver")
+    level = levels.level_of_driver(version)
+    return (level, "driver {}".format(version)) if level is not None else None
 
 
 def _value(driver: Facts, key: str) -> str:

@@ -26,6 +26,15 @@ MINOR_WORDS = (
 # The oldest driver branch of each CUDA major (the table "Minor Version Compatibility").
 _BRANCHES = ((580, 13), (525, 12), (450, 11))
 
+# The CUDA release that each driver branch came with (CUDA Toolkit Release Notes, the table
+# "CUDA Toolkit and Corresponding Driver Versions").
+_LEVELS = {
+    384: (9, 0), 390: (9, 1), 396: (9, 2), 410: (10, 0), 418: (10, 1), 440: (10, 2), 450: (11, 0), 455: (11, 1),
+    460: (11, 2), 465: (11, 3), 470: (11, 4), 495: (11, 5), 510: (11, 6), 515: (11, 7), 520: (11, 8), 525: (12, 0),
+    530: (12, 1), 535: (12, 2), 545: (12, 3), 550: (12, 4), 555: (12, 5), 560: (12, 6), 565: (12, 7), 570: (12, 8),
+    575: (12, 9), 580: (13, 0), 590: (13, 1),
+}  # fmt: skip
+
 
 def level_of(text: str) -> Optional[Level]:
     """Return major and minor of a CUDA version such as `12.9` or `12.9.79`; None when it has none."""
@@ -33,12 +42,22 @@ def level_of(text: str) -> Optional[Level]:
     return (int(match.group(1)), int(match.group(2))) if match else None
 
 
+def level_of_driver(version: str) -> Optional[Level]:
+    """Return the CUDA level of a driver such as `570.148.08`, by its branch; None for a branch that is not known."""
+    return _LEVELS.get(_branch(version))
+
+
 def major_of_driver(version: str) -> Optional[int]:
     """Return the newest CUDA major that a driver such as `570.148.08` runs, by its branch; None if not known."""
+    level = level_of_driver(version)
+    if level is not None:
+        return level[0]
+    return next((major for branch, major in _BRANCHES if _branch(version) >= branch), None)
+
+
+def _branch(version: str) -> int:
     match = re.match(r"(\d{3,4})\.", version)
-    if match is None:
-        return None
-    return next((major for branch, major in _BRANCHES if int(match.group(1)) >= branch), None)
+    return int(match.group(1)) if match is not None else 0
 
 
 def judged(driver: Level, runtime: Level) -> str:

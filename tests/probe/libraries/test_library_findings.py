@@ -254,5 +254,18 @@ def test_levels_are_read_and_judged() -> None:
     assert levels.level_of("Not Found") is None
     assert levels.judged((10, 1), (10, 2)) == levels.TOO_OLD
     assert [levels.major_of_driver(text) for text in ("580.65.06", "535.161.08", "470.57", "418.40", "Not Found")] == [
-        13, 12, 11, None, None,
+        13, 12, 11, 10, None,
     ]  # fmt: skip
+    assert [levels.level_of_driver(text) for text in ("570.26", "580.65.06", "612.1", "", "1a.2")] == [
+        (12, 8), (13, 0), None, None, None,
+    ]  # fmt: skip
+    assert levels.major_of_driver("612.1") == 13
+
+
+def test_a_level_follows_from_the_drivers_branch() -> None:
+    """Where only /proc tells the module's version, a runtime of a newer major is still too old a driver's."""
+    runtime = library(f"{SITE}/nvidia/cu13/lib/libcudart.so.13", version="13.0")
+    cuda = library("/usr/lib64/libcuda.so.535.161.08", "driver")
+
+    assert codes(found(runtime, cuda, kernel_driver="535.161.08")) == [("driver-too-old", "error")]
+    assert codes(found(runtime, cuda, kernel_driver="")) == [("driver-level-unknown", "unknown")]
