@@ -197,7 +197,21 @@ def from_document(document: Any, where: str) -> Loaded:
     gaps = _list(document, "gaps", where)
     if not all(isinstance(gap, str) for gap in gaps):
         raise UsageError("unexpected type (expected array of strings)", where=where, key="gaps")
+    gaps = [*gaps, *_ended_badly(document.get("ran"), where)]
     return Loaded(str(document.get("subject", "")), str(document.get("method", "")), libraries, (), gaps=tuple(gaps))
+
+
+def _ended_badly(ran: Any, where: str) -> list[str]:
+    """Return that a program failed, as a gap: what it loads when it works was not seen."""
+    if ran is None:
+        return []
+    status = ran.get("status", "") if isinstance(ran, dict) else ""
+    if status is not None and type(status) is not int:
+        raise UsageError("unexpected type (expected integer or null)", where=where, key="ran.status")
+    if not status:
+        return []  # null: it was ended at its deadline, which is what was asked for
+    how = f"was ended by signal {-status}" if status < 0 else f"failed with status {status}"
+    return [f"the program {how}: it may load more when it works"]
 
 
 def _list(document: Mapping[str, Any], key: str, where: str) -> list[Any]:

@@ -174,6 +174,23 @@ def test_a_gap_on_either_side_is_unknown() -> None:
     assert (found.verdict, found.found[0].key) == (Verdict.UNKNOWN, "first side")
 
 
+@pytest.mark.parametrize(
+    ("ran", "verdict"),
+    [
+        (Ran(("p",), 0, 1), Verdict.MATCH),
+        (Ran(("p",), None, 1), Verdict.MATCH),
+        (Ran(("p",), 1, 1), Verdict.UNKNOWN),
+        (Ran(("p",), -9, 1), Verdict.UNKNOWN),
+    ],
+)
+def test_two_programs_that_failed_alike_are_not_the_same(ran: Ran, verdict: Verdict) -> None:
+    """A document of a program that failed says nothing of what it loads when it works."""
+    whole = loaded(library(), ran=ran)
+    back = libraries.from_document(json.loads(json.dumps(whole.to_document())), "f")
+
+    assert libraries.diff(back, back).verdict is verdict
+
+
 def test_a_document_is_read_back() -> None:
     """What is compared is in the document as it was."""
     whole = loaded(library(), library("libnccl.so.2", package=None, build_id=absent(FAILED)), gaps=("g",))
@@ -189,6 +206,8 @@ def test_a_document_is_read_back() -> None:
     [
         ({"schema": "envlock.libraries/2"}, "f: unexpected schema 'envlock.libraries/2'"),
         ({"libraries": {}}, "f: unexpected type (expected array), at `libraries`"),
+        ({"ran": {"status": "0"}}, "f: unexpected type (expected integer or null), at `ran.status`"),
+        ({"ran": []}, "f: unexpected type (expected integer or null), at `ran.status`"),
         ({"gaps": [1]}, "f: unexpected type (expected array of strings), at `gaps`"),
         ({"libraries": [1]}, "f: unexpected type (expected object), at `libraries[0]`"),
         ({"name": 1}, "f: unexpected type (expected string), at `libraries[0].name`"),
