@@ -18,6 +18,8 @@ from envlock import __version__
 from envlock.errors import EXIT_MATCH, EXIT_UNKNOWN, EXIT_USAGE, EnvlockError, UsageError
 from envlock.facts import Facts
 
+_WITH_VALUE = ("--deadline", "--format", "--only", "--nvidia-smi", "--pid")
+
 
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors read like envlock's own."""
@@ -118,10 +120,12 @@ def _shown(facts: Facts, output_format: str) -> str:
 
 
 def _parted(arguments: List[str]) -> Tuple[List[str], List[str]]:
-    """Return the options of envlock, and the program that follows `--exec` with its own."""
+    """Return the options of envlock, and the program that follows `--exec` and them, with its own."""
     if "--exec" not in arguments:
         return arguments, []
     at = arguments.index("--exec") + 1
+    while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "--":
+        at += 2 if arguments[at] in _WITH_VALUE else 1
     rest = arguments[at:]
     return arguments[:at], rest[1:] if rest[:1] == ["--"] else rest
 

@@ -217,3 +217,20 @@ def test_command_writes_the_application(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert path.read_bytes() == agent.build()
     assert result.stdout.startswith(f"{path}  sha256:")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parted"),
+    [
+        (["probe", "--exec", "a", "--only", "b"], (["probe", "--exec"], ["a", "--only", "b"])),
+        (["probe", "--exec", "--", "-a"], (["probe", "--exec"], ["-a"])),
+        (
+            ["probe", "--exec", "--no-trace", "--deadline", "3", "--format=json", "--", "a", "--pid"],
+            (["probe", "--exec", "--no-trace", "--deadline", "3", "--format=json"], ["a", "--pid"]),
+        ),
+        (["probe", "--pid", "3"], (["probe", "--pid", "3"], [])),
+    ],
+)
+def test_options_may_follow_exec_as_in_envlock(arguments: list[str], parted: tuple[list[str], list[str]]) -> None:
+    """`--exec --no-trace CMD` is not a program called `--no-trace`."""
+    assert agent_main._parted(arguments) == parted
