@@ -10,8 +10,11 @@ from typing import Iterator, Mapping, Optional, Sequence, Tuple
 
 from envlock.facts import Observed
 from envlock.probe.libraries import levels
+from envlock.probe.libraries.kinds import cuda_major
 from envlock.probe.libraries.values import COMPAT, ERROR, STUB, UNKNOWN, WARNING, Finding, Library
 
+# `nvidia-cuda-runtime-cu12` of an index, `cuda-cudart-12-4` of a distribution: their versions are CUDA's.
+_RUNTIME = re.compile(r"cuda[-_](runtime|cudart)")
 _DRIVER_FILE = re.compile(r"\.so\.(\d{3,4}(?:\.\d+)+)$")
 
 Facts = Mapping[str, Observed]
@@ -71,13 +74,12 @@ def _numbers(version: str) -> Tuple[int, ...]:
 
 
 def _driver_too_old(libraries: Sequence[Library], where: str, driver: Facts) -> Iterator[Finding]:
-    runtimes = [item for item in libraries if item.kind == "libcudart" and item.version.has_value]
     said = _level(libraries, driver)
-    for item in runtimes:
-        runtime = levels.level_of(item.version.text())
+    for item in libraries:
+        runtime = _runtime(item)
         if runtime is None:
             continue
-        text = "{} is CUDA {}".format(item.name, item.version.text())
+        text = "{} is CUDA {}".format(item.name, _shown(runtime))
         if said is None:
             if any(other.kind == "libcuda" for other in libraries):
                 yield Finding(
@@ -90,7 +92,7 @@ def _driver_too_old(libraries: Sequence[Library], where: str, driver: Facts) -> 
                 )
             continue
         level, source = said
-        verdict = levels.judged(level, runtime)
+        verdict = levels.judged(level, (runtime[0], runtime[1] or 0))
         if verdict != levels.FITS:
             yield Finding(
                 "driver-too-old",
@@ -99,17 +101,44 @@ def _driver_too_old(libraries: Sequence[Library], where: str, driver: Facts) -> 
                 where,
                 (item.path,),
                 levels.MINOR_WORDS if verdict == levels.MINOR else "CUDA refuses to start on this driver",
-                "install a driver for CUDA {}.{} or newer, or a framework built for CUDA {}".format(*runtime, level[0]),
+                "install a driver for CUDA {} or newer, or a framework built for CUDA {}".format(
+                    _shown(runtime), level[0]
+                ),
             )
+
+
+def _runtime(item: Library) -> Optional[Tuple[int, Optional[int]]]:
+    """Return the CUDA release of a runtime: by its own answer, else its package's version, else its soname's major.
+
+    A library of another user's or container's process is not asked, and still needs a driver.
+    """
+    if item.kind != "libcudart":
+        return None
+    if item.version.has_value:
+        return levels.level_of(item.version.text())
+    if item.package is not None and _RUNTIME.search(item.package.name):
+        level = levels.level_of(item.package.version)
+        if level is not None:
+            return level
+    major = cuda_major(item.name)
+    return None if major is None else (major, None)
+
+
+def _shown(runtime: Tuple[int, Optional[int]]) -> str:
+    return ".".join(str(part) for part in runtime if part is not None)
 
 
 def _level(libraries: Sequence[Library], driver: Facts) -> Optional[Tuple[levels.Level, str]]:
     """Return the CUDA level in force and who said so: the loaded libcuda, else the host's driver."""
     for item in libraries:
-        if item.kind == "libcuda" and item.place != STUB and item.version.has_value:
-            level = levels.level_of(item.version.text())
-            if level is not None:
-                return level, item.path
+        if item.kind != "libcuda" or item.place == STUB:
+            continue
+        said = levels.level_of(item.version.text()) if item.version.has_value else None
+        level = said or levels.level_of_driver(driver_version(item))
+        if level is not None:
+            return level, item.path
+        if item.place == COMPAT:
+            return None  # the host's driver is not the one in use
     level = levels.level_of(_value(driver, "nvidia.cuda"))
     if level is not None:
         return level, "nvidia.cuda"

@@ -218,7 +218,7 @@ def test_the_loaded_libcuda_outranks_the_hosts_driver() -> None:
 def test_a_level_that_nobody_tells_is_unknown() -> None:
     """With a driver in use whose level is not known, the runtime may or may not run: unknown, not fine."""
     loaded = library(f"{SITE}/nvidia/cu13/lib/libcudart.so.13", version="13.0")
-    driver = library("/usr/lib/x86_64-linux-gnu/libcuda.so.570.148.08", "driver")
+    driver = library("/usr/lib/x86_64-linux-gnu/libcuda.so.1", "driver")
 
     assert codes(found(loaded, driver)) == [("driver-level-unknown", "unknown")]
     assert found(loaded) == []  # no driver in use, none known: a process on a host without GPUs
@@ -262,10 +262,48 @@ def test_levels_are_read_and_judged() -> None:
     assert levels.major_of_driver("612.1") == 13
 
 
+@pytest.mark.parametrize(
+    ("package", "said"),
+    [
+        (("nvidia-cuda-runtime-cu12", "12.9.79"), "libcudart.so.12 is CUDA 12.9"),
+        (("cuda-cudart-12-4", "12.4.127-1"), "libcudart.so.12 is CUDA 12.4"),
+        (("my-copy", "1.0"), "libcudart.so.12 is CUDA 12"),
+        (None, "libcudart.so.12 is CUDA 12"),
+    ],
+)
+def test_a_runtime_that_was_not_asked_still_needs_a_driver(package: tuple[str, str] | None, said: str) -> None:
+    """Seen from outside, a container's library is not loaded: package or soname tells its release."""
+    runtime = library(f"{SITE}/nvidia/cuda_runtime/lib/libcudart.so.12", package=package)
+    (finding,) = found(runtime, cuda="11.4")
+
+    assert (finding.code, finding.severity) == ("driver-too-old", "error")
+    assert finding.what == f"{said}, the driver runs CUDA 11.4 (nvidia.cuda)"
+    assert codes(found(library(f"{SITE}/x/libcudart.so.12"), cuda="12.0")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("libcuda.so.580.65.06", [("compat-driver", "warning")]),
+        ("libcuda.so.999.1", [("driver-level-unknown", "unknown"), ("compat-driver", "warning")]),
+    ],
+)
+def test_a_compat_libcuda_that_was_not_asked_is_not_judged_as_the_host(
+    name: str, expected: list[tuple[str, str]]
+) -> None:
+    """The name of its file tells its branch; where it does not, the host's level is not taken for its."""
+    compat = library(f"/usr/local/cuda-13.0/compat/{name}", "compat")
+    runtime = library(f"{SITE}/nvidia/cu13/lib/libcudart.so.13", package=("nvidia-cuda-runtime", "13.0.96"))
+
+    assert codes(found(compat, runtime, cuda="12.4", kernel_driver="550.120")) == expected
+
+
 def test_a_level_follows_from_the_drivers_branch() -> None:
     """Where only /proc tells the module's version, a runtime of a newer major is still too old a driver's."""
     runtime = library(f"{SITE}/nvidia/cu13/lib/libcudart.so.13", version="13.0")
     cuda = library("/usr/lib64/libcuda.so.535.161.08", "driver")
 
     assert codes(found(runtime, cuda, kernel_driver="535.161.08")) == [("driver-too-old", "error")]
-    assert codes(found(runtime, cuda, kernel_driver="")) == [("driver-level-unknown", "unknown")]
+    assert codes(found(runtime, kernel_driver="535.161.08")) == [("driver-too-old", "error")]
+    nameless = library("/usr/lib64/libcuda.so.1", "driver")
+    assert codes(found(runtime, nameless, kernel_driver="")) == [("driver-level-unknown", "unknown")]
