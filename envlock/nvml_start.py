@@ -8,8 +8,10 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+import time
 
 VARIABLE = "ENVLOCK_NVML_LIBRARY"
 NAME = "libnvidia-ml.so.1"
@@ -100,6 +102,7 @@ def begin(chosen: str, gpus: bool) -> None:
         return
     if "/stubs/" not in (os.path.realpath(chosen) if chosen else mapped()):
         _thread.start_new_thread(start, (0 if gpus else QUIET,))
+        time.sleep(0.0005)  # lets the thread have the interpreter's lock for its one call
 
 
 def check_chosen(path: str) -> None:
@@ -135,6 +138,7 @@ def mapped() -> str:
 
 def main() -> None:
     """Say that the library is asked to start, and start it; what the child process runs first."""
+    gc.disable()  # the process ends before there is anything to collect
     arguments = sys.argv[1:]
     Teller(arguments).tell("nvmlInit")
     begin(os.environ.get(VARIABLE, ""), HOST_ONLY not in arguments)
