@@ -1,5 +1,6 @@
 """NVML asked in a child process: answers, crashes, deadlines."""
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -82,6 +83,25 @@ def test_call_that_does_not_come_back_is_named(how: str, why: str) -> None:
     assert document["notes"] == [told]
     assert document["gpus"][0]["facts"]["gpu.vbios"]["value"] == "96.00.A5.00.01"
     assert {document["gpus"][1]["facts"][key]["detail"] for key in ("gpu.vbios", "gpu.name", "gpu.p2p")} == {told}
+
+
+def test_call_is_named_where_there_is_no_file_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a system without memfd_create the child says what it asks in lines."""
+    monkeypatch.setattr("envlock.probe.nvml_child.make_slate", lambda: -1)
+
+    document: Any = ask(pynvml_file(), 2, hanging("nvmlDeviceGetVbiosVersion", "time.sleep(60)"))
+
+    assert "(nvmlDeviceGetVbiosVersion of GPU 1)" in document["unfinished"]
+
+
+def test_nothing_stays_open_behind_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the child ends, or if it cannot be started, no descriptor is left behind."""
+    before = sorted(os.listdir("/proc/self/fd"))
+    for command in (child("raise SystemExit(3)"), child("import time; time.sleep(60)"), ("/nowhere/python",)):
+        with pytest.raises(Absent):
+            ask(pynvml_file(), 0.5, command)
+
+    assert sorted(os.listdir("/proc/self/fd")) == before
 
 
 def test_host_alone_opens_no_gpu() -> None:
