@@ -46,7 +46,7 @@ def row(persistence: str, folder: Path, count: int = 5) -> Row:
 
 def prepare(persistence: str, folder: Path) -> tuple[Path, dict[str, str]]:
     """Return a lockfile of the node, and the variables with which envlock meets it."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise BenchError("there is no C compiler to make the driver library with")
     folder.mkdir(parents=True, exist_ok=True)

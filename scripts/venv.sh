@@ -46,10 +46,36 @@ make_venv() {
   fi
 }
 
+# Some tests make a shared library of their own, a driver's among them. Debian's gcc comes without the C
+# library's headers, so a compiler is one that compiles.
+compiles() {
+  local compiler made
+  made=$(mktemp)
+  for compiler in cc gcc clang; do
+    if printf '#include <stdio.h>\nint main(void) { return 0; }\n' | "$compiler" -x c -o "$made" - >/dev/null 2>&1; then
+      rm -f "$made"
+      return
+    fi
+  done
+  rm -f "$made"
+  return 1
+}
+
+get_compiler() {
+  compiles && return
+  if may_apt; then
+    say "installing Debian's gcc"
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc libc6-dev; } >/dev/null 2>&1 || true
+    compiles && return
+  fi
+  say 'no C compiler here, and none can be installed (Debian or Ubuntu, as root: `apt-get install gcc libc6-dev`): the tests that make a library are skipped, each saying so'
+}
+
 # What was installed, for which Python and from which list of dependencies: the stamp.
 wanted() { printf '%s %s %s\n' "$want" "$("$venv/bin/python" -V)" "$(sha256sum pyproject.toml scripts/venv.sh | sha256sum | cut -c1-16)"; }
 
 "$venv/bin/python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { rm -rf "$venv"; make_venv; }
+if [ "$want" = test ]; then get_compiler; fi
 stamp=$venv/.envlock-$want
 [ "$(cat "$stamp" 2>/dev/null)" = "$(wanted)" ] && "$venv/bin/envlock" --version >/dev/null 2>&1 && exit 0
 
@@ -57,16 +83,6 @@ pip() { "$venv/bin/python" -m pip --disable-pip-version-check --quiet --no-input
 if [ "$want" = test ]; then
   say 'installing envlock and its test tools'
   pip install -e '.[dev]'
-  # Some tests make a shared library of their own, a driver's among them.
-  if ! command -v cc >/dev/null && ! command -v gcc >/dev/null && ! command -v clang >/dev/null; then
-    if may_apt; then
-      say "installing Debian's gcc"
-      { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends gcc libc6-dev; } >/dev/null 2>&1 ||
-        say 'no C compiler can be had here: the tests that make a library are skipped, each saying so'
-    else
-      say 'no C compiler here: the tests that make a library are skipped, each saying so'
-    fi
-  fi
   # One torch for all, CPU only: the build that the example environment locks. From
   # where the host's pip finds it, else from where uv knows that it lies. Never a build
   # for a GPU: those are gigabytes that no test here uses.
