@@ -121,7 +121,10 @@ class Check:
             )
         count = sources.gpus_of(self.told) or len(self.facts.gpus())
         line = "{} seen".format(count) if count else "no GPU is seen by NVML, nvidia-smi or on the PCI bus"
-        self._step("GPUs", EXIT_MATCH if count else EXIT_UNKNOWN, line, self.facts.notes)
+        mute = summary.mute(self.facts)
+        line += ", {} of them without an answer".format(len(mute)) if mute else ""
+        code = EXIT_MATCH if count and not mute else EXIT_UNKNOWN
+        self._step("GPUs", code, line, [*mute, *self.facts.notes])
         compared = sources.compare(*self.told)
         line = compared.failure or "{} facts agree, {} do not".format(compared.agreeing, len(compared.disagreements))
         self._step("NVML and nvidia-smi", compared.code, line, compared.disagreements)

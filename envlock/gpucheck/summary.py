@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Tuple
 from envlock.canary import strict
 from envlock.errors import EXIT_DRIFT, EXIT_MATCH, EXIT_UNKNOWN, worst_exit_code
 from envlock.facts import Facts
+from envlock.probe.text_rows import words
 
 WORDS = {EXIT_MATCH: "as it should be", EXIT_DRIFT: "a definite difference", EXIT_UNKNOWN: "could not tell"}
 
@@ -47,15 +48,26 @@ def machine(facts: Facts) -> List[str]:
     for key, label in (("nvidia.driver", "driver"), ("nvidia.cuda", "CUDA level"), ("nvidia.kernel_module", "module")):
         held = facts.host.get(key)
         if held is not None:
-            said.append("{}: {}".format(label, held.text()))
+            said.append("{}: {}".format(label, words(key, held)))
     counted: Dict[Tuple[str, ...], int] = {}
     for gpu in facts.gpus():
         keys = ("gpu.name", "gpu.vbios", "gpu.power_limit", "gpu.mig")
-        shown = tuple(gpu.facts[key].text() if key in gpu.facts else "?" for key in keys)
+        shown = tuple(words(key, gpu.facts[key]) if key in gpu.facts else "?" for key in keys)
         counted[shown] = counted.get(shown, 0) + 1
     for (name, vbios, power, mig), count in sorted(counted.items()):
         said.append("{} x {} (VBIOS {}, power limit {}, MIG {})".format(count, name, vbios, power, mig))
     return said or ["no GPU was seen"]
+
+
+def mute(facts: Facts) -> List[str]:
+    """Return a sentence for each GPU that does not even tell its name: lost, not permitted, or it hangs."""
+    found = []
+    for gpu in facts.gpus():
+        name = gpu.facts.get("gpu.name")
+        if name is None or not name.has_value:
+            why = "" if name is None else ": {}".format(name.detail or name.text())
+            found.append("GPU {} does not answer{}".format(gpu.ident, why))
+    return found
 
 
 def determinism_text() -> str:
@@ -96,7 +108,7 @@ def report(
     parts += ["", "## CUDA libraries that torch had loaded", "", *_libraries(libraries)]
     parts += ["", "## Recording a golden from this", "", *_golden(recordable)]
     parts += ["", "## What was asked of nvidia-smi", "", "Reading commands only:", ""]
-    parts += ["- `nvidia-smi {}`".format(text if len(text) < 160 else text[:150] + "…") for text in asked]
+    parts += ["- `nvidia-smi {}`".format(text if len(text) < 160 else text[:150] + "…") for text in asked] or ["- none"]
     parts += [
         "",
         "## Files",

@@ -165,6 +165,18 @@ def test_a_gpu_that_answers_leaves_what_a_golden_is_recorded_from(
     assert recordings.UUIDS[0][4:] not in text + (folder / "canary-gpu-0.json").read_text()
 
 
+def test_a_lost_gpu_is_not_as_it_should_be(tmp_path: Path) -> None:
+    """It is counted, and named as one that does not answer, with the driver's reason; the others are shown in W."""
+    ended = check(sys.executable, tmp_path / "out", LIMIT="1", **world("lost"))
+    (step,) = (step for step in summary(tmp_path / "out")["steps"] if step["name"] == "GPUs")
+    text = (tmp_path / "out/REPORT.md").read_text()
+
+    assert (ended.returncode, step["exit-code"], step["line"]) == (3, 3, "8 seen, 1 of them without an answer")
+    assert "does not answer: " in step["findings"][0]
+    assert "gpu is lost" in step["findings"][0]
+    assert "power limit 700 W" in text
+
+
 def test_whoever_ends_the_check_keeps_what_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recordings and facts are in the folder, scrubbed, before the canary begins; what is missing is said."""
     kept: dict[str, str] = {}
