@@ -83,20 +83,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _probe(options: argparse.Namespace) -> str:
+    if not options.no_identity:
+        return _shown(_facts(options), options.format)
+    from envlock.probe.identity import observed_without_identity
+
+    return _shown(observed_without_identity(lambda: _facts(options)), options.format)
+
+
+def _facts(options: argparse.Namespace) -> Facts:
     from envlock.probe import probe, recorded_smi
 
     if options.nvidia_smi is None:
-        facts = probe(only=options.only, cross_check=options.cross_check)
-    elif options.cross_check:
+        return probe(only=options.only, cross_check=options.cross_check)
+    if options.cross_check:
         raise UsageError("--cross-check is about this host, --nvidia-smi is not", where="probe")
-    else:
-        name = "standard input" if options.nvidia_smi == "-" else options.nvidia_smi
-        facts = recorded_smi(_input(options.nvidia_smi), name, options.only)
-    if options.no_identity:
-        from envlock.probe.identity import without_identity
-
-        facts = without_identity(facts)
-    return _shown(facts, options.format)
+    name = "standard input" if options.nvidia_smi == "-" else options.nvidia_smi
+    return recorded_smi(_input(options.nvidia_smi), name, options.only)
 
 
 def _input(path: str) -> bytes:

@@ -53,11 +53,12 @@ def command(
             name = "--only" if only else "--nvidia-smi" if smi else "--cross-check" if cross_check else "--no-identity"
             raise UsageError(f"{name} is about facts of a host", where="envlock probe", hint="leave it out")
         return _libraries(asked, output_format, output)
-    facts = _facts(only, smi, cross_check)
     if no_identity:
-        from envlock.probe.identity import without_identity
+        from envlock.probe.identity import observed_without_identity
 
-        facts = without_identity(facts)
+        facts = observed_without_identity(lambda: _facts(only, smi, cross_check))
+    else:
+        facts = _facts(only, smi, cross_check)
     if output_format == "json":
         options.emit_json(facts.to_document(), output)
         return EXIT_MATCH

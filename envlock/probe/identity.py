@@ -6,8 +6,9 @@ Travels to nodes: standard library only, Python 3.8 and newer.
 from __future__ import annotations
 
 import re
-from typing import Dict, Set
+from typing import Callable, Dict, Sequence, Set
 
+from envlock.errors import EnvlockError
 from envlock.facts import Device, Facts, Observed
 from envlock.registry import REGISTRY
 
@@ -23,17 +24,21 @@ _LABELS = ("serial", "pdi", *(re.escape(entry.label) for entry in REGISTRY.value
 _TOLD = re.compile(r"(\b(?:{})\s*:\s*).*".format("|".join(_LABELS)), re.DOTALL | re.IGNORECASE)
 
 
+def observed_without_identity(read: Callable[[], Facts]) -> Facts:
+    """Return what `read` returns `without_identity`; the error that it raises names no part either."""
+    try:
+        return without_identity(read())
+    except EnvlockError as error:
+        error.message = _cleaned(error.message, ())
+        raise
+
+
 def without_identity(facts: Facts) -> Facts:
     """Return `facts` without those that name one part, and without their values in what is said beside."""
     names = sorted(_names(facts), key=len, reverse=True)
 
     def clean(text: str) -> str:
-        text = _TOLD.sub(r"\g<1>" + _GONE, text)
-        for name in names:
-            text = text.replace(name, _GONE)
-        for pattern in (_ROW, _UUID, _NUMBER):
-            text = pattern.sub(_GONE, text)
-        return text
+        return _cleaned(text, names)
 
     def kept(found: Dict[str, Observed]) -> Dict[str, Observed]:
         return {
@@ -48,6 +53,15 @@ def without_identity(facts: Facts) -> Facts:
         [clean(note) for note in facts.notes],
         facts.only,
     )
+
+
+def _cleaned(text: str, names: Sequence[str]) -> str:
+    text = _TOLD.sub(r"\g<1>" + _GONE, text)
+    for name in names:
+        text = text.replace(name, _GONE)
+    for pattern in (_ROW, _UUID, _NUMBER):
+        text = pattern.sub(_GONE, text)
+    return text
 
 
 def _names(facts: Facts) -> Set[str]:

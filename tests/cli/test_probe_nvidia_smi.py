@@ -104,6 +104,18 @@ def test_no_identity_leaves_no_name_of_a_part() -> None:
     jsonschema.validate(ended.document, json_schema())
 
 
+def test_no_identity_holds_for_an_error_too() -> None:
+    """What cannot be used is said without the names in it."""
+    cut = f"index, uuid, serial, name\n0, {UUID}, {SERIAL}".encode()
+    plain = probe("--nvidia-smi", "-", stdin=cut)
+    ended = probe("--nvidia-smi", "-", "--no-identity", stdin=cut)
+
+    assert UUID in plain.document["message"]
+    assert ended.code == 2
+    assert ended.document["message"] == "is cut off in its last line: (left out)"
+    assert {UUID in ended.out + ended.err, SERIAL in ended.out + ended.err} == {False}
+
+
 def test_text_says_how_many_gpus_are_not_listed() -> None:
     """A report of one GPU of four does not read as a host with one."""
     text = XML.replace("<attached_gpus>2<", "<attached_gpus>4<")
@@ -130,14 +142,15 @@ def of(text: str) -> Facts:
 
 
 def test_report_of_some_gpus_never_matches() -> None:
-    """One GPU of two attached: neither a lock with one nor one with two is met."""
+    """One GPU of two attached: one too many for a lock with one, and no answer to a lock with two."""
     start, stop = XML.index('\t<gpu id="00000000:41'), XML.index("</nvidia_smi_log>")
     some = of(XML[:start] + XML[stop:])
     answered = {key: seen for key, seen in some.gpus()[0].facts.items() if seen.has_value}
     one = Facts({"nvidia.gpu_count": value(1)}, [Device("gpu", "0000:01:00.0", answered)])
     two = Facts({"nvidia.gpu_count": value(2)}, [*one.devices, Device("gpu", "0000:41:00.0", answered)])
 
-    assert {verdict(one, some), verdict(two, some)} == {Verdict.UNKNOWN}
+    assert verdict(one, some) is Verdict.DRIFT
+    assert verdict(two, some) is Verdict.UNKNOWN
 
 
 def test_what_the_document_does_not_cover_is_unknown_and_not_drift() -> None:
