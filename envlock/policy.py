@@ -20,6 +20,8 @@ GPU_COUNT = "nvidia.gpu_count"
 """How many GPUs there are; its rule judges missing and extra ones. Never allowed to be unknown by default:
 a driver that gave no answer on the golden host would make a dead driver a match on every node."""
 
+_WHAT_IT_IS = frozenset(("gpu.name", "gpu.compute_capability", "gpu.memory"))
+"""What any GPU tells that answers at all."""
 
 CUDA_RUNTIME = "cuda.runtime"
 """Whether the driver runs the locked CUDA runtime: judged like a fact, though no host holds it."""
@@ -151,14 +153,20 @@ def default_rules(host: Host, profile: str = "bits", registry: Mapping[str, Entr
     kind of machine it is, and ignores the rest.
 
     A fact that could not be observed when it was locked gets `unknown = "allow"` with
-    the reason: what is never known is then allowed by name, and by name only. Under
+    the reason: what is never known is then allowed by name, and by name only. What one GPU
+    tells and another does not is that GPU's fault, not the platform's: to allow it would
+    allow all of them to be dead. So it would where no GPU tells even what it is. Under
     `strict`, and for the number of GPUs under any profile, only a person may say so.
     """
     seen: dict[str, set[str]] = {}
     for facts in (host.facts, *(group.facts for group in host.gpus)):
         for key, observed in facts:
             seen.setdefault(key, set()).add(observed.outcome)
-    return tuple(_allowing(_rule_under(profile, key, registry), seen[key], profile) for key in sorted(seen))
+    dead = seen.keys() >= _WHAT_IT_IS and all(seen[key] <= UNANSWERED for key in _WHAT_IT_IS)
+    return tuple(
+        rule if dead and key.startswith("gpu.") else _allowing(rule, seen[key], profile)
+        for key, rule in ((key, _rule_under(profile, key, registry)) for key in sorted(seen))
+    )
 
 
 def _rule_under(profile: str, key: str, registry: Mapping[str, Entry]) -> Rule:
@@ -173,7 +181,7 @@ def _rule_under(profile: str, key: str, registry: Mapping[str, Entry]) -> Rule:
 
 def _allowing(rule: Rule, outcomes: set[str], profile: str) -> Rule:
     """Return `rule`, allowing by name what could not be observed, where a profile may do so."""
-    missing = sorted(outcomes & UNANSWERED)
+    missing = sorted(outcomes) if outcomes <= UNANSWERED else ()
     if not missing or rule.rule == "ignore" or profile == "strict" or rule.key == GPU_COUNT:
         return rule
     words = " and ".join(outcome.replace("-", " ") for outcome in missing)

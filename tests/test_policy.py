@@ -274,6 +274,23 @@ def test_a_fact_that_was_not_answered_when_locked_is_allowed_by_name() -> None:
     ]
 
 
+def allowed_of_gpus(gpus: list[dict[str, Observed]]) -> set[str]:
+    return {rule.key for rule in default_rules(host(gpus)) if rule.unknown == "allow" and rule.key.startswith("gpu.")}
+
+
+def test_what_one_gpu_told_and_another_did_not_is_allowed_for_none() -> None:
+    """A GPU that was lost when the node was locked must not allow the other seven to be dead."""
+    lost = {key: absent("failed") for key in gpu_facts()}
+    assert allowed_of_gpus([gpu_facts(ecc=absent("failed")), lost]) == {"gpu.ecc"}
+
+
+def test_gpu_that_told_nothing_at_all_when_locked_allows_nothing() -> None:
+    """Of a node whose only GPU was lost nothing is known, and nothing may be a match."""
+    what = dict.fromkeys(("gpu.name", "gpu.compute_capability", "gpu.memory"), absent("failed"))
+    lost = {**{key: absent("failed") for key in gpu_facts()}, **what}
+    assert allowed_of_gpus([lost]) == set()
+
+
 def test_every_default_rule_of_the_registry_is_a_rule_of_this_language() -> None:
     """The registry's rule fits the registry's unit, for each fact."""
     for key, entry in REGISTRY.items():
