@@ -48,5 +48,5 @@ def _envlock(*arguments: str) -> None:
         [sys.executable, "-m", "envlock", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if ran.returncode != 0:
-        said = next((line for line in ran.stderr.splitlines() if line.startswith("error:")), "")
+        said = next((line for line in ran.stderr.splitlines() if line.startswith("error:")), "").partition(";")[0]
         raise BenchError(f"`envlock {arguments[0]}`, which it needs, ended with {ran.returncode} ({said})")
