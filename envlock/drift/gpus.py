@@ -41,17 +41,16 @@ def compare_gpus(bench: Bench, host: Host, observed: Facts) -> bool:
         extra = _extra(bench, [gpu for index, gpu in enumerate(gpus) if index not in pairs], locked_count, total)
         told = _missing(bench, host.gpus, pairs, seen, len(gpus)) or extra
     told = told or _unseen(bench, observed)
-    return told and not _another_count(bench, locked_count, seen, len(gpus))
+    whole = _unsure(locked_count, total) is None and _unsure(seen, len(gpus)) is None
+    return told and (whole or not _another_count(bench, locked_count, seen))
 
 
-def _another_count(bench: Bench, locked_count: Observed, seen: Observed | None, listed: int) -> bool:
-    """Return whether the count itself is known to differ, though not every GPU that was counted gave its facts.
+def _another_count(bench: Bench, locked_count: Observed, seen: Observed | None) -> bool:
+    """Return whether the count itself is known to differ, where not every GPU that was counted gave its facts.
 
     Which GPUs are missing or too many cannot be told then; that it is not the locked number can.
     """
-    if seen is None or _unsure(seen, listed) is None:
-        return False
-    return bench.judged(GPU_COUNT, locked_count, seen).outcome is Outcome.DIFFERENT
+    return seen is not None and bench.judged(GPU_COUNT, locked_count, seen).outcome is Outcome.DIFFERENT
 
 
 def _unseen(bench: Bench, observed: Facts) -> bool:
