@@ -1,7 +1,9 @@
 """What `check` and `diff` share: their formats, what a failure leaves, and where a file lies in a repository."""
 
+import contextlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -96,7 +98,8 @@ def fail(error: EnvlockError, wanted: Asked) -> int:
     """Leave a document that says that `error` kept the answer from being given; return the exit code.
 
     It goes where the result would have gone, so that whoever reads only that place finds
-    no older, better answer. Where that cannot be written, to standard output.
+    no older, better answer. Where that cannot be written, to standard output; an older
+    answer is then removed, which a full disk still allows.
     """
     text, code = _document(error, wanted)
     if text:
@@ -107,8 +110,16 @@ def fail(error: EnvlockError, wanted: Asked) -> int:
                 raise
             if str(fault) != str(error):
                 options.say_error(str(fault), fault.hint)
+            _remove(wanted.output)
             options.emit(text, None)
     return code
+
+
+def _remove(path: Path) -> None:
+    # A disk that is read-only refuses this too: nothing more can be done, and the error is said.
+    with contextlib.suppress(OSError):
+        if stat.S_ISREG(path.lstat().st_mode):
+            path.unlink()
 
 
 def _document(error: EnvlockError, wanted: Asked) -> tuple[str, int]:

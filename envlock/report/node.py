@@ -7,7 +7,7 @@ Every line is ASCII and bounded in bytes: it is cut by the reader otherwise.
 """
 
 from envlock.errors import EXIT_DRIFT, EXIT_INTEGRITY, EXIT_MATCH
-from envlock.report.view import Level, View, alike, devices
+from envlock.report.view import Item, Level, View, alike, devices
 
 MOST_BYTES = {"slurm": 80, "npd": 80, "nagios": 1000}
 
@@ -46,7 +46,11 @@ def says_of_the_node(view: View) -> bool:
     found on every node of a cluster in the same minute.
     """
     weighty = (item for item in view.items if item.level in (Level.ERROR, Level.UNKNOWN))
-    return not view.failed and any(item.kind != "expired" and item.key not in ("host", "image") for item in weighty)
+    return not view.failed and any(map(_of_the_node, weighty))
+
+
+def _of_the_node(item: Item) -> bool:
+    return item.kind != "expired" and item.key not in ("host", "image")
 
 
 def _said(view: View) -> str:
@@ -56,7 +60,9 @@ def _said(view: View) -> str:
     groups = alike(view.items)
     if not groups:
         return f"{view.verdict}: {view.summary}"
-    first = groups[0]
+    # A waiver that ended says less about the node than what it covered.
+    alike_in_weight = (group for group in groups if group[0].level is groups[0][0].level)
+    first = next((group for group in alike_in_weight if _of_the_node(group[0])), groups[0])
     weighty = sum(1 for item in view.items if item.level is first[0].level)
     number = "" if weighty == 1 else f" ({weighty})"
     word = "match, with a warning" if view.verdict == "match" else view.verdict

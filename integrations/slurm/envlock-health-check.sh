@@ -22,7 +22,13 @@ drain=()
 
 said=$(timeout -k 5 "$limit" "$envlock" check --as slurm --lock "$lock" "${drain[@]+"${drain[@]}"}" 2>&1 </dev/null)
 code=$?
-[ "$code" -lt 124 ] || said="${said:+$said$'\n'}envlock: unknown: no answer within $limit s, or killed (status $code)"
+failed=
+if [ "$code" -ge 125 ] && [ "$code" -le 127 ]; then
+  failed="$envlock cannot be run (status $code)"
+elif [ "$code" -ge 124 ]; then
+  failed="no answer within $limit s, or killed (status $code)"
+fi
+[ -z "$failed" ] || said="${said:+$said$'\n'}envlock: unknown: $failed"
 if [ "$code" -ne 0 ]; then
   if command -v logger >/dev/null; then
     printf '%s\n' "$said" | logger -t envlock -p daemon.warning

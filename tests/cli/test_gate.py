@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -157,6 +158,25 @@ def test_a_place_that_cannot_be_written_is_said_and_the_answer_is_printed(tmp_pa
     assert ended.code == 2
     assert sarif_code(ended.out) == 2
     assert ended.err.count("is a folder, expected a file") == 1
+
+
+def test_a_full_disk_leaves_no_older_answer(tmp_path: Path, locked: Path) -> None:
+    """The failure cannot be written to the file: the older match is removed, and the failure printed."""
+    facts_file, out = tmp_path / "facts.json", tmp_path / "o.prom"
+    facts_file.write_text(json.dumps(OUTCOMES["match"][1].to_document()))
+    out.write_text("an older match")
+    ended = subprocess.run(
+        [*ARGV, "check", "-l", locked, "--facts", facts_file, "--format", "prometheus", "-o", out],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+        capture_output=True, text=True, env=environment(PYTHONDONTWRITEBYTECODE="1"), timeout=60, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, out.exists()) == (3, False)
+    assert 'verdict="unknown"} 1' in ended.stdout
+    assert ended.stderr.startswith(f"error: {out}: ")
+    kept = tmp_path / "link"
+    kept.symlink_to(facts_file)
+    assert envlock("check", "-l", locked, "--facts", facts_file, "-o", kept).code == 2
+    assert kept.is_symlink()
 
 
 def test_a_check_that_is_ended_leaves_unknown(tmp_path: Path, locked: Path) -> None:

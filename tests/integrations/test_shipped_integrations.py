@@ -105,6 +105,14 @@ def test_the_health_check_drains_when_told(tmp_path: Path) -> None:
     assert [line.split(" ")[0] for line in (tmp_path / "scontrol.log").read_text().splitlines()] == ["show", "update"]
 
 
+def test_the_health_check_tells_a_program_that_cannot_run_from_one_that_hangs(tmp_path: Path) -> None:
+    """Not installed, not permitted, a limit that is no number: the words are not those of a deadline."""
+    for changed in ({"ENVLOCK": str(tmp_path / "none")}, {"ENVLOCK": str(tmp_path)}, {"ENVLOCK_TIMEOUT": "soon"}):
+        ended = slurm(tmp_path, tmp_path / "any", **changed)
+        assert ended.returncode == 0
+        assert re.search(r"envlock: unknown: \S+ cannot be run \(status 12[567]\)\n$", ended.stderr), ended.stderr
+
+
 def test_the_health_check_ends_before_slurmd_kills_it(tmp_path: Path) -> None:
     """A check that hangs, even one that takes no signal, is given up, said, and drains nothing."""
     hangs = tmp_path / "hangs"

@@ -40,6 +40,11 @@ def test_the_line_says_what_decides() -> None:
         "envlock: drift: gpu.vbios on 0000:03:00.0: 96.00.5E.00.01 -> 96.00.A5.00.01"
     )
     assert node.line(VIEWS_BY_NAME["usage"], "npd") == "envlock: unknown: a.lock.toml: no such lockfile"
+    # Of a waiver that ended and the difference that it covered, the difference is the reason to drain.
+    expired = dataclasses.replace(CHANGED, kind=Kind.EXPIRED, device="", observed="expired")
+    assert node.line(view_of(Comparison(drifts=(expired, CHANGED))), "slurm") == (
+        "envlock: drift (2): gpu.vbios on 0000:03:00.0: 96.00.5E.00.01 -> 96.00.A5.00.01"
+    )
     eight = tuple(dataclasses.replace(CHANGED, device=f"0000:0{number}:00.0") for number in range(8))
     assert node.line(view_of(Comparison(drifts=eight)), "npd") == (
         "envlock: drift (8): gpu.vbios on 8 devices: 96.00.5E.00.01 -> 96.00.A5.00.01"
@@ -54,6 +59,14 @@ def test_nagios_gets_its_word_and_its_numbers() -> None:
     )
     assert node.line(VIEWS_BY_NAME["engine"], "nagios") == (
         "ENVLOCK UNKNOWN - unknown: docker: no engine answers; tried a socket"
+    )
+
+
+def test_a_value_is_escaped_once() -> None:
+    """What is no printable ASCII is an escape; a backslash stays one."""
+    odd = dataclasses.replace(CHANGED, observed="a\nb é 'q' \\")
+    assert node.line(view_of(Comparison(drifts=(odd,))), "nagios").startswith(
+        "ENVLOCK CRITICAL - drift: gpu.vbios on 0000:03:00.0: 96.00.5E.00.01 -> a\\nb \\xe9 'q' \\ | "
     )
 
 
