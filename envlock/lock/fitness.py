@@ -5,13 +5,16 @@ who locks knows. What is not known stays unknown in the lockfile and in every ch
 """
 
 from collections.abc import Callable, Mapping
+from datetime import date
 
-from envlock.drift import slowed_down, waiting_for_reset
-from envlock.facts import UNANSWERED, Facts, Observed
+from envlock.drift import Kind, drift_of_facts, slowed_down, waiting_for_reset
+from envlock.facts import UNANSWERED, Device, Facts, Observed
 from envlock.lockfile import Host, Rule
 from envlock.policy import GPU_COUNT, not_told
 
 _AGAIN = "make it answer, then run `envlock lock --update-host`"
+
+_AS_WRITTEN = "put the rule in the spec right, else every check says"
 
 _Judge = Callable[[Observed], bool]
 _SIGNS: tuple[tuple[str, _Judge, str], ...] = (
@@ -46,6 +49,26 @@ def left_unknown(host: Host, rules: tuple[Rule, ...]) -> tuple[str, ...]:
         f"not known of the golden host, and allowed by no rule: {', '.join(missing)}; every check will say unknown"
         ' until they are known, or a rule of the spec allows each by name (`unknown = "allow"`)',
     )
+
+
+def outside_its_rules(host: Host, rules: tuple[Rule, ...], today: date) -> tuple[str, ...]:
+    """Return a warning for each locked fact that the rules do not accept: this host itself would be no match.
+
+    A range or a list in the spec can leave out the host that is locked by it.
+    """
+    places = enumerate(facts for group in host.gpus for facts in [dict(group.facts)] * group.count)
+    itself = Facts(dict(host.facts), [Device("gpu", f"{index:04}", facts) for index, facts in places])
+    # A version that has no order against the rule's is unknown, though the host answered.
+    answered = {key for key, seen in host.facts if seen.has_value and key != GPU_COUNT}
+    answered |= {key for group in host.gpus for key, seen in group.facts if seen.has_value}
+    told: dict[str, None] = {}
+    for drift in drift_of_facts(host, itself, rules, today):
+        rule = f"the golden host and its own rule for `{drift.key}`: "
+        if drift.kind is Kind.CHANGED:
+            told[f"{rule}it has {drift.observed}, the rule wants {drift.expected}; {_AS_WRITTEN} drift"] = None
+        elif drift.key in answered and drift.because:
+            told[f"{rule}{drift.because}; {_AS_WRITTEN} unknown"] = None
+    return tuple(told)
 
 
 def _uncounted(facts: Facts) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ def lock(request: Request, ports: Ports) -> Lockfile:
     inside = content(request, ports)
     host = _host(request, ports)
     rules = policy.rules_of(host, request.spec.policy, where, request.spec.policy_profile)
-    for line in fitness.left_unknown(host, rules):
+    for line in (*fitness.left_unknown(host, rules), *fitness.outside_its_rules(host, rules, request.today)):
         ports.say(f"warning: {line}")
     found = Lockfile(
         environment=_environment(request.spec),

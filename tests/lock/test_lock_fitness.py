@@ -1,10 +1,14 @@
 """Whether a host is fit to be the golden one (`envlock.lock.fitness`)."""
 
+from datetime import date
+
 import pytest
+import samples
 
 from envlock.facts import Device, Facts, Observed, absent, value
-from envlock.lock.fitness import doubts
-from envlock.policy import GPU_COUNT
+from envlock.lock.fitness import doubts, outside_its_rules
+from envlock.lockfile import Rule
+from envlock.policy import GPU_COUNT, rules_of
 
 FINE: dict[str, Observed] = {
     "gpu.name": value("NVIDIA H100 80GB HBM3"),
@@ -41,6 +45,29 @@ def test_a_driver_that_does_not_answer_is_told_loudly() -> None:
         " make it answer, then run `envlock lock --update-host`"
     )
     assert "did not say how many (hidden)" in doubts(node(host={GPU_COUNT: absent("hidden")}))[0]
+
+
+@pytest.mark.parametrize("profile", ["identity", "bits", "strict"])
+def test_a_host_that_its_own_rules_leave_out_is_told(profile: str) -> None:
+    """A range of the spec that the golden host is not in: the first check of this very host would be drift."""
+    host = samples.host([samples.gpu_facts(), samples.gpu_facts()])
+    today = date(2026, 11, 30)
+
+    def said(*wanted: Rule) -> tuple[str, ...]:
+        return outside_its_rules(host, rules_of(host, wanted, "envlock.toml", profile), today)
+
+    assert said() == ()
+    assert said(Rule(key="nvidia.driver", rule=">=550")) == (
+        "the golden host and its own rule for `nvidia.driver`: it has 535.161.08, the rule wants >=550;"
+        " put the rule in the spec right, else every check says drift",
+    )
+    assert len(said(Rule(key="gpu.vbios", rule="one-of 96.00.99.00.01"))) == 1
+    assert said(Rule(key="nvidia.driver", rule=">=550", reason="r", until="2027-01-01")) == ()
+    assert said(Rule(key="system.kernel", rule=">=6.1.0-18")) == (
+        "the golden host and its own rule for `system.kernel`: 6.1.0-18-amd64 has no order against 6.1.0-18;"
+        " put the rule in the spec right, else every check says unknown",
+    )
+    assert said(Rule(key="cpu.microcode", rule="exact")) == ()  # not answered: told as such
 
 
 def test_gpus_that_gave_no_facts_are_told() -> None:
