@@ -41,6 +41,8 @@ def compare(lock: Lockfile, loaded: Loaded) -> Comparison:
     """
     found = _packages(lock, loaded)
     notes = tuple(item.what for item in loaded.findings if item.severity == INFORMATION)
+    if loaded.ran is not None and loaded.ran.status is None:
+        notes += ("the program was ended at its deadline: what it would load later was not looked at",)
     drifts = [_of_finding(item) for item in loaded.findings if item.severity != INFORMATION]
     drifts += [
         Drift(

@@ -11,7 +11,7 @@ from typing import Iterator, Mapping, Optional, Sequence, Tuple
 from envlock.facts import Observed
 from envlock.probe.libraries import levels
 from envlock.probe.libraries.kinds import cuda_major
-from envlock.probe.libraries.values import COMPAT, ERROR, STUB, UNKNOWN, WARNING, Finding, Library
+from envlock.probe.libraries.values import COMPAT, ERROR, INFORMATION, STUB, UNKNOWN, WARNING, Finding, Library
 
 # `nvidia-cuda-runtime-cu12` of an index, `cuda-cudart-12-4` of a distribution: their versions are CUDA's.
 _RUNTIME = re.compile(r"cuda[-_](runtime|cudart)")
@@ -24,6 +24,22 @@ def of_driver(libraries: Sequence[Library], where: str, driver: Facts) -> Iterat
     """Yield the findings about the libcuda in use, and about runtimes that the driver cannot run."""
     yield from _compat(libraries, where, driver)
     yield from _driver_too_old(libraries, where, driver)
+    yield from _runtime_not_seen(libraries, where)
+
+
+def _runtime_not_seen(libraries: Sequence[Library], where: str) -> Iterator[Finding]:
+    """A driver's library without a runtime: the runtime may be inside of the program."""
+    cuda = [item for item in libraries if item.kind == "libcuda" and item.place != STUB]
+    if cuda and not any(item.kind == "libcudart" for item in libraries):
+        yield Finding(
+            "runtime-not-seen",
+            INFORMATION,
+            "{} is loaded and no CUDA runtime is: none is used, or one is linked into the program".format(cuda[0].name),
+            where,
+            (cuda[0].path,),
+            "nvcc links the runtime statically unless told otherwise: its version, and that of any other library"
+            " linked so, is in no file that could be looked at",
+        )
 
 
 def driver_version(item: Library) -> str:

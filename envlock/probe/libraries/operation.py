@@ -17,8 +17,10 @@ from envlock.probe.libraries.values import STUB, WHEEL, Finding, Library, Loaded
 
 _SNAPSHOT = "what it had mapped at one moment, from /proc/PID/maps"
 _FOLLOWED = "every process followed to its end (ptrace)"
+_ENDED = "every process followed until its time was up (ptrace): what would be loaded later was not seen"
 _WATCHED = "looked at again and again, from /proc/PID/maps"
 
+_SHOWN = 80  # letters of a command that a finding repeats
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD of the kernel's sched.h
 
 Driver = Callable[[], Mapping[str, Observed]]
@@ -108,6 +110,8 @@ def of_command(
         method = _WATCHED
         went = watch(command, reading.take, deadline, why)
     status = None if went.status is None else _exit_code(went.status)
+    if status is None and method == _FOLLOWED:
+        method = _ENDED
     words = tuple(_clean(word) for word in command)
     ran = Ran(words, status, went.processes)
     return _complete(reading, " ".join(words), method, went.gaps, ran, driver, "", asker)
@@ -137,7 +141,7 @@ def _complete(
     facts = dict((driver or _this_host)()) if libraries else {}
     found: Dict[Finding, None] = {}
     for process in processes:
-        where = "process {} ({})".format(process.pid, process.program)
+        where = "process {} ({})".format(process.pid, _short(process.program))
         held = [libraries[index] for index in process.libraries]
         found.update(dict.fromkeys(findings.of_process(held, where, facts)))
     folders = [folder for item in taken for folder in item.search] + [os.path.dirname(item.path) for item in libraries]
@@ -149,6 +153,12 @@ def _complete(
         subject, method, libraries, processes, tuple(found), tuple(gaps), ran,
         tuple(sorted(facts.items())), tuple(on_disk),
     )  # fmt: skip
+
+
+def _short(program: str) -> str:
+    """Return the start of a command: all of it stands with its process."""
+    line = program.split("\n")[0]
+    return program if len(program) <= _SHOWN and line == program else line[:_SHOWN] + "…"
 
 
 def _beside(libraries: Sequence[Library], root: str) -> List[Finding]:

@@ -209,6 +209,8 @@ def test_a_server_is_ended_at_its_deadline(cudart: str) -> None:
     assert time.monotonic() - begun < 5
     assert loaded.ran is not None
     assert (paths(loaded), loaded.ran.status, loaded.gaps) == ([cudart], None, ())
+    assert "to its end" not in loaded.method
+    assert "later was not seen" in loaded.method
     assert shortcoming(loaded) is None
 
 
@@ -288,7 +290,7 @@ def test_a_program_that_is_not_there(trace: bool) -> None:
 
 def test_watching_says_that_it_may_have_missed_something(cudart: str) -> None:
     """Without ptrace the list is made by looking again and again, and is never called complete."""
-    loaded = run(*loading(cudart, "time.sleep(0.5); sys.exit(0)"), trace=False)
+    loaded = run(*loading(cudart, "time.sleep(3); sys.exit(0)"), trace=False)
 
     assert paths(loaded) == [cudart]
     assert not loaded.complete
@@ -308,7 +310,7 @@ def test_where_ptrace_is_not_permitted_it_is_watched(cudart: str, monkeypatch: p
         return -1
 
     monkeypatch.setattr(tracing._Tracer, "request", refused)
-    loaded = run(*loading(cudart, "time.sleep(0.3)"))
+    loaded = run(*loading(cudart, "time.sleep(3)"))
 
     assert paths(loaded) == [cudart]
     assert loaded.method == operation._WATCHED

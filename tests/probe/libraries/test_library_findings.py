@@ -39,9 +39,14 @@ def library(
     )
 
 
-def found(*libraries: Library, **driver: str) -> list[Finding]:
+def everything(*libraries: Library, **driver: str) -> list[Finding]:
     facts: dict[str, Observed] = {f"nvidia.{key}": value(text) for key, text in driver.items()}
     return findings.of_process(libraries, "process 1 (p)", facts)
+
+
+def found(*libraries: Library, **driver: str) -> list[Finding]:
+    """Return what is found, but for the remark that these few libraries have no runtime among them."""
+    return [item for item in everything(*libraries, **driver) if item.code != "runtime-not-seen"]
 
 
 def codes(items: Sequence[Finding]) -> list[tuple[str, str]]:
@@ -296,6 +301,15 @@ def test_a_compat_libcuda_that_was_not_asked_is_not_judged_as_the_host(
     runtime = library(f"{SITE}/nvidia/cu13/lib/libcudart.so.13", package=("nvidia-cuda-runtime", "13.0.96"))
 
     assert codes(found(compat, runtime, cuda="12.4", kernel_driver="550.120")) == expected
+
+
+def test_a_driver_without_a_runtime_is_told() -> None:
+    """A runtime that is linked into the program cannot be seen, and that it may be there is said."""
+    cuda = library("/usr/lib64/libcuda.so.580.65.06", "driver")
+
+    assert codes(everything(cuda)) == [("runtime-not-seen", "information")]
+    assert codes(everything(cuda, library(f"{SITE}/x/libcudart.so.13"), cuda="13.0")) == []
+    assert codes(everything(library("/usr/lib64/stubs/libcuda.so", "stub"))) == [("stub", "error")]
 
 
 def test_a_level_follows_from_the_drivers_branch() -> None:
