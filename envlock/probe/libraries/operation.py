@@ -20,6 +20,7 @@ _FOLLOWED = "every process followed to its end (ptrace)"
 _ENDED = "every process followed until its time was up (ptrace): what would be loaded later was not seen"
 _WATCHED = "looked at again and again, from /proc/PID/maps"
 
+_HANDED_ON = "lets another process start what it is given, which is not its child: what ran there was not seen"
 _SHOWN = 80  # letters of a command that a finding repeats
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD of the kernel's sched.h
 
@@ -114,7 +115,8 @@ def of_command(
         method = _ENDED
     words = tuple(_clean(word) for word in command)
     ran = Ran(words, status, went.processes)
-    return _complete(reading, " ".join(words), method, went.gaps, ran, driver, "", asker)
+    gaps = [*went.gaps, *("`{}` {}".format(name, _HANDED_ON) for name in sorted(reading.handing))]
+    return _complete(reading, " ".join(words), method, gaps, ran, driver, "", asker)
 
 
 def _exit_code(status: int) -> int:
@@ -258,6 +260,6 @@ def shortcoming(loaded: Loaded) -> Optional[CouldNotTell]:
             "libraries may have been missed: {}".format("; ".join(loaded.gaps)),
             hint="allow ptrace (`kernel.yama.ptrace_scope` below 2; in a container the capability SYS_PTRACE)"
             if loaded.method == _WATCHED
-            else "let the program wait for the processes that it starts",
+            else "let the program wait for the processes that it starts, and run envlock where they run",
         )
     return None

@@ -18,6 +18,9 @@ from envlock.probe.libraries.maps import Mapped, executable
 from envlock.probe.libraries.places import mount_points, place_of
 from envlock.probe.libraries.values import Package
 
+# Programs that let a daemon or another machine start what they are given: it is no child of theirs.
+_HANDING_ON = frozenset(("docker", "nerdctl", "ctr", "crictl", "kubectl", "srun", "ssh", "systemd-run", "machinectl"))
+
 
 class Seen(NamedTuple):
     """One mapped file as it was found.
@@ -59,12 +62,14 @@ class Key(NamedTuple):
 class Reading:
     """All that was read so far: `files` by key, and the processes that mapped any of them.
 
-    `proc` is where procfs is mounted.
+    `handing` names the programs seen that let others run what they are given. `proc` is
+    where procfs is mounted.
     """
 
     def __init__(self, proc: str = "/proc") -> None:
         self.files: Dict[Key, Seen] = {}
         self.taken: Dict[Tuple[int, str], Taken] = {}
+        self.handing: Set[str] = set()
         self._proc = proc
         self._own_namespace = ""
         self._own_namespace = self._namespace("self")
@@ -79,6 +84,7 @@ class Reading:
         folder = "{}/{}".format(self._proc, thread or pid)
         with open(folder + "/maps", "rb") as stream:
             mapped = executable(os.fsdecode(stream.read()))
+        self.handing.update(_HANDING_ON.intersection(os.path.basename(item.path) for item in mapped))
         wanted = [(item, kind) for item in mapped for kind in [kind_of(os.path.basename(item.path))] if kind]
         if wanted:
             namespace = self._namespace(str(thread or pid))

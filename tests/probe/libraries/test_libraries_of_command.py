@@ -146,6 +146,18 @@ def test_a_child_killed_outright_may_have_loaded_more() -> None:
     assert loaded.gaps == () or "was killed before its libraries could be read a last time" in loaded.gaps[0]
 
 
+@pytest.mark.parametrize("trace", [True, False])
+def test_what_a_daemon_runs_is_a_gap(trace: bool, tmp_path: Path) -> None:
+    """`docker run …` ends well and loads nothing: what its daemon started was not followed."""
+    client = shutil.copy(shutil.which("sleep") or "/bin/sleep", tmp_path / "docker")
+    loaded = run("sh", "-c", f"{client} 1; true", trace=trace)
+
+    assert loaded.ran is not None
+    assert loaded.ran.status == 0
+    assert loaded.gaps[-1].startswith("`docker` lets another process start what it is given")
+    assert shortcoming(loaded) is not None
+
+
 def test_a_helper_that_ends_with_the_program_is_followed_to_its_end() -> None:
     """multiprocessing's tracker outlives a program by a moment: nothing was missed of it."""
     work = (
