@@ -7,8 +7,9 @@ lock=()
 facts=${ENVLOCK_ACTION_FACTS:-}
 form=${ENVLOCK_ACTION_FORMAT:-}
 report=
+failed=0
 # What a workflow set for other steps must not steer this one.
-unset ENVLOCK_FORMAT ENVLOCK_CHECK_OUTPUT ENVLOCK_CHECK_AS ENVLOCK_PROBE_OUTPUT
+unset ENVLOCK_FORMAT "${!ENVLOCK_CHECK_@}" "${!ENVLOCK_PROBE_@}"
 
 if [ -z "$facts" ]; then
   facts=$RUNNER_TEMP/envlock-facts.json
@@ -25,7 +26,13 @@ check --format markdown --output "$RUNNER_TEMP/envlock-summary.md" 2>/dev/null |
 cat "$RUNNER_TEMP/envlock-summary.md" >>"$GITHUB_STEP_SUMMARY"
 if [ -n "$form" ]; then
   report=${ENVLOCK_ACTION_REPORT:-$RUNNER_TEMP/envlock-report.$form}
-  check --format "$form" --output "$report" >/dev/null || [ "$?" -eq "$code" ] || exit 3
+  told=0
+  check --format "$form" --output "$report" >/dev/null || told=$?
+  if [ "$told" -ne "$code" ]; then
+    # A format that there is not, a place that cannot be written: the verdict stands, the step fails.
+    report=
+    failed=3
+  fi
 fi
 
 case $code in
@@ -39,4 +46,5 @@ end=end-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
   printf 'verdict=%s\nexit-code=%s\n' "$verdict" "$code"
   printf 'report<<%s\n%s\n%s\n' "$end" "$report" "$end"
 } >>"$GITHUB_OUTPUT"
+[ "$code" -ne 0 ] || exit "$failed"
 exit "$code"

@@ -111,7 +111,7 @@ def test_a_failure_replaces_an_older_answer(
 def test_a_failure_without_a_file_goes_to_standard_output(locked: Path) -> None:
     """Where the result would have gone; the message for people is on standard error as always."""
     ended = envlock("check", "-l", locked, "--facts", "missing.json", "--format", "junit")
-    assert junit_failures(ended.out) == ["envlock: missing.json: no such file"]
+    assert junit_failures(ended.out) == ["could not tell: missing.json: no such file"]
     assert ended.err.startswith("error: missing.json: no such file")
 
 

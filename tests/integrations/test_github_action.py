@@ -22,6 +22,7 @@ class Runner:
         self.workspace, self.temp = folder / "work space", folder / "temp"
         for place in (self.workspace, self.temp):
             place.mkdir()
+        self.settings: dict[str, str] = {}
         self.summary, self.output = folder / "summary.md", folder / "output"
         installed = self.temp / "envlock-venv/bin"
         installed.mkdir(parents=True)
@@ -39,7 +40,7 @@ class Runner:
         ended = run(
             f"set -eo pipefail; {step['run']}", self.workspace,
             GITHUB_ACTION_PATH=str(ROOT), GITHUB_WORKSPACE=str(self.workspace), GITHUB_OUTPUT=str(self.output),
-            GITHUB_STEP_SUMMARY=str(self.summary), RUNNER_TEMP=str(self.temp), CI="true", **filled,
+            GITHUB_STEP_SUMMARY=str(self.summary), RUNNER_TEMP=str(self.temp), CI="true", **self.settings, **filled,
         )  # fmt: skip
         return ended.returncode, ended.stdout, self.outputs()
 
@@ -108,6 +109,22 @@ def test_what_cannot_be_told_is_red_too(runner: Runner) -> None:
     assert "::error " in out
     assert "no such lockfile" in runner.summary.read_text()
     assert "no such lockfile" in (runner.workspace / outputs["report"]).read_text()
+
+
+@pytest.mark.parametrize(("format", "report"), [("html", "r.html"), ("json", "/dev/null")])
+def test_a_report_that_cannot_be_written_is_red_and_hides_no_verdict(runner: Runner, format: str, report: str) -> None:
+    """The step fails, even for a match; later steps still read the verdict, and find no report."""
+    lock_of_this_host(runner.workspace)
+    code, _, outputs = runner.act(lock="this.lock.toml", format=format, report=report)
+    assert (code, outputs) == (3, {"verdict": "match", "exit-code": "0", "report": ""})
+
+
+def test_a_setting_of_the_workflow_steers_nothing(runner: Runner) -> None:
+    """Whatever ENVLOCK_CHECK_… and ENVLOCK_PROBE_… say for other steps."""
+    names = ("FORMAT", "CHECK_AS", "CHECK_IMAGE", "CHECK_FACTS", "CHECK_OUTPUT", "PROBE_ONLY", "PROBE_PID")
+    runner.settings = {f"ENVLOCK_{name}": "json" for name in names}
+    lock_of_this_host(runner.workspace)
+    assert runner.act(lock="this.lock.toml")[::2] == (0, {"verdict": "match", "exit-code": "0", "report": ""})
 
 
 @pytest.mark.parametrize(
