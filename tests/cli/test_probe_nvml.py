@@ -50,6 +50,17 @@ def at(found: Facts, index: int) -> Device:
     return next(gpu for gpu in found.gpus() if gpu.facts["gpu.index"].value == index)
 
 
+def test_link_that_is_down_is_drift(tmp_path: Path) -> None:
+    """One NVLink of 144: collectives choose their channels by the links, so sums may differ."""
+    whole = locked(probe("hgx-h100"), tmp_path / "a.lock.toml")
+    ended = envlock(
+        "check", "-l", whole, env=altered("hgx-h100", tmp_path / "a.txt", "3.nvmlDeviceGetNvLinkState=17*1,0")
+    )
+
+    assert ended.code == 1
+    assert "gpu.nvlink on 0000:61:00.0: 18 x version 4 to switch → 1 x inactive 17 x version 4 to switch" in ended.out
+
+
 def test_rack_tray_is_complete_and_matches_itself(tmp_path: Path) -> None:
     """A GB200 tray: shared serials, the module's power limit, retired clocks, its place in the rack, its own memory.
 
