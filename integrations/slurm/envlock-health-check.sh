@@ -7,7 +7,8 @@
 #   ENVLOCK          the program                [/usr/local/bin/envlock]
 #   ENVLOCK_LOCK     the lockfile of this node  [/etc/envlock/node.lock.toml]
 #   ENVLOCK_DRAIN    1 drains a node that is not as locked
-#   ENVLOCK_TIMEOUT  seconds; slurmd kills a health check after 60 [40]
+#   ENVLOCK_TIMEOUT  seconds; slurmd kills a health check after 60 [50]
+#   ENVLOCK_NVML_DEADLINE  seconds for the driver, and again for nvidia-smi [what fits ENVLOCK_TIMEOUT]
 set -u
 settings=${ENVLOCK_SETTINGS:-/etc/default/envlock}
 if [ -r "$settings" ]; then
@@ -16,7 +17,11 @@ if [ -r "$settings" ]; then
 fi
 envlock=${ENVLOCK:-/usr/local/bin/envlock}
 lock=${ENVLOCK_LOCK:-/etc/envlock/node.lock.toml}
-limit=${ENVLOCK_TIMEOUT:-40}
+limit=${ENVLOCK_TIMEOUT:-50}
+# A driver that hangs is to be told, and its node drained, before the time is over.
+if [[ $limit =~ ^[1-9][0-9]{1,3}$ ]]; then
+  export ENVLOCK_NVML_DEADLINE=${ENVLOCK_NVML_DEADLINE:-$(((limit - 6) / 2))}
+fi
 drain=()
 [ "${ENVLOCK_DRAIN:-}" = 1 ] && drain=(--drain)
 

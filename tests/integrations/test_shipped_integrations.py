@@ -15,6 +15,7 @@ import check_jsonschema.cli
 import junitparser
 import pytest
 import yaml
+from fakes.nvml import world
 from made_facts import facts_file
 from shipped import INTEGRATIONS, NODE_LOCK, here, lock_of_another_host, lock_of_this_host, program, run
 
@@ -130,6 +131,30 @@ def test_the_health_check_ends_before_slurmd_kills_it(tmp_path: Path) -> None:
     assert int(limit[1]) + int(grace[1]) < 60
 
 
+def test_the_health_check_drains_a_node_whose_driver_hangs(tmp_path: Path) -> None:
+    """The driver is given up before the check is: half of what its limit leaves, as nvidia-smi may take as long."""
+    asked = {"ENVLOCK_DRAIN": "1", "ENVLOCK_TIMEOUT": "30", **world("hang-at-start")}
+    ended = slurm(tmp_path, lock_of_another_host(tmp_path), **asked)
+    assert "no answer within" not in ended.stderr
+    assert ended.stderr.endswith("drained n017\n")
+
+
+def test_each_supervisor_waits_for_a_driver_that_hangs() -> None:
+    """The driver's time, nvidia-smi's and 6 s for all else are within the limit of whoever waits."""
+    service = unit("envlock-check.service")["Service"]
+    nagios = (INTEGRATIONS / "nagios/envlock.cfg").read_text()
+    (rule,) = NPD["rules"]
+    waits = {
+        int(service["TimeoutStartSec"]): service["Environment"],
+        seconds(rule["timeout"]): rule["args"][0],
+        int(re.findall(r"-t (\d+)", nagios)[0]): re.findall(r"ENVLOCK_NVML_DEADLINE=\d+", nagios)[0],
+    }
+    for limit, setting in waits.items():
+        name, driver = setting.split("=")
+        assert name == "ENVLOCK_NVML_DEADLINE"
+        assert 2 * int(driver) + 6 <= limit
+
+
 # ---- node-problem-detector -------------------------------------------------------------------
 
 
@@ -212,7 +237,7 @@ def test_the_service_can_still_see_a_gpu() -> None:
 def test_nagios_gets_its_word(tmp_path: Path, lock_for: Any, word: str) -> None:
     """The command as defined, and the same one for NRPE."""
     text = (INTEGRATIONS / "nagios/envlock.cfg").read_text()
-    command, other = re.findall(rf"/usr/local/bin/envlock .*{re.escape(NODE_LOCK)}", text)
+    command, other = re.findall(rf"/usr/bin/env .*{re.escape(NODE_LOCK)}", text)
     assert command == other
     ended = run(here(command, program(tmp_path), lock_for(tmp_path)), tmp_path)
     assert re.fullmatch(rf"ENVLOCK ({word}) - [^|]+ \| checked=\d+ .*\n", ended.stdout)
