@@ -100,6 +100,8 @@ def waiting(locked: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(),
+        # A runner that is started with `nohup` ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
         # More than a pipe holds: once it is written, the program is past its start and reading.
