@@ -75,4 +75,5 @@ def _gpu_words(facts: Facts, count: Observed) -> str:
         return "no NVIDIA GPU"
     if count.value == len(facts.gpus()):
         return listed
-    return "{} NVIDIA GPUs{}".format(count.value, ", of which are listed: " + listed if listed else "")
+    noun = "NVIDIA GPU" if count.value == 1 else "NVIDIA GPUs"
+    return "{} {}{}".format(count.value, noun, ", of which are listed: " + listed if listed else "")

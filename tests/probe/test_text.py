@@ -148,3 +148,10 @@ def test_control_characters_are_escaped() -> None:
 def test_fact_of_another_version_is_shown_by_its_key() -> None:
     """A fact that this envlock does not know is not dropped."""
     assert "cpu.colour               blue\n" in render(Facts({"cpu.colour": value("blue")}))
+
+
+def test_one_gpu_that_is_not_listed_is_one() -> None:
+    """A document of the driver's facts alone counts its GPUs in words that fit the number."""
+    counted = [Facts({"nvidia.gpu_count": value(count)}, only=("nvidia.",)) for count in (1, 2)]
+
+    assert [render(facts).splitlines()[0] for facts in counted] == ["1 NVIDIA GPU", "2 NVIDIA GPUs"]
