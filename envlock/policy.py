@@ -199,8 +199,8 @@ def rules_of(
 
     Each locked fact gets one rule by its name, so a pattern of the spec, with its waiver,
     is written out for the facts that it fits (and for `CUDA_RUNTIME`, where it fits that);
-    what such a fact may leave unknown stays as it was by default. Raises `LockfileError` for a rule that cannot be used; `where` is
-    the spec.
+    what such a fact may leave unknown stays as it was by default. Raises `LockfileError` for a
+    rule that cannot be used; `where` is the spec.
     """
     policy = policy_of(wanted, where, locked_keys(host), registry)
     rules = {rule.key: rule for rule in wanted if "*" not in rule.key}

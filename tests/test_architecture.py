@@ -86,7 +86,7 @@ SITES = (
     "wiki.debian.org", "manpages.debian.org", "www.debian.org", "opencontainers.org", "specs.opencontainers.org",
     "docs.docker.com", "docs.podman.io", "docs.nvidia.com", "pytorch.org", "docs.pytorch.org", "slsa.dev",
     "in-toto.io", "www.rfc-editor.org", "datatracker.ietf.org", "toml.io", "adr.github.io", "www.kernel.org",
-    "docs.kernel.org", "man7.org", "docs.oasis-open.org", "docs.gitlab.com", "prometheus.io",
+    "docs.kernel.org", "man7.org", "docs.oasis-open.org", "docs.gitlab.com", "docs.github.com", "prometheus.io",
     "example.org", "example.com", "example.invalid",
 )  # fmt: skip
 LOCAL = re.compile(r"[a-z0-9-]+|127\.0\.0\.1|\[::1\]|[a-z0-9.-]+\.(invalid|test|example)|\{.*|\$.*|%.*")
