@@ -34,24 +34,29 @@ def watch(command: Sequence[str], look: Look, deadline: Optional[float], why: st
         os.waitpid(launched.pid, 0)
         raise not_started(command, failure)
     seen: Set[int] = set()
+    longest = [INTERVAL]
     try:
-        status = _until_its_end(launched.pid, look, deadline, seen)
+        status = _until_its_end(launched.pid, look, deadline, seen, longest)
     except BaseException:
         kill(launched.pid, signal.SIGTERM)
         raise
     gap = (
-        "{}, so it was looked at every {:g} s: a library that was loaded and gone in between, or by a"
-        " process that lived no longer, was not seen".format(why, INTERVAL)
+        "{}, so it was looked at again and again, up to {:.2g} s apart: a library that was loaded and gone in"
+        " between, or by a process that lived no longer, was not seen".format(why, max(longest))
     )
     return Followed(status, len(seen), (gap,))
 
 
-def _until_its_end(root: int, look: Look, deadline: Optional[float], seen: Set[int]) -> Optional[int]:
+def _until_its_end(
+    root: int, look: Look, deadline: Optional[float], seen: Set[int], longest: List[float]
+) -> Optional[int]:
     until = None if deadline is None else time.monotonic() + deadline
     ending = False
     below: List[int] = []
+    before = time.monotonic()
     while True:
         begun = time.monotonic()
+        longest[0], before = max(longest[0], begun - before), begun
         for pid in [root, *_descendants(root)]:
             try:
                 look(pid, pid)
