@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import made_reports
+import pynvml
 import pytest
 import recordings
 from canary import interpreters
@@ -97,11 +98,14 @@ def test_a_torch_without_cuda_is_unknown_on_the_gpu_and_runs_on_the_cpu(tmp_path
     assert "There is none: the canary did not run on a GPU here" in (tmp_path / "out/REPORT.md").read_text()
 
 
-@pytest.mark.torch
 def test_where_nvml_and_nvidia_smi_disagree_it_is_a_definite_difference(tmp_path: Path) -> None:
     """A real library answers for NVML, recorded text for nvidia-smi: both are named, by GPU and fact."""
     program = recordings.program(tmp_path)
-    ended = check(sys.executable, tmp_path / "out", program.parent, **world("hgx-h100"))
+    # A Python with the binding and without torch: no canary is computed for what is not about one.
+    (tmp_path / "binding").mkdir()
+    shutil.copy(str(pynvml.__file__), tmp_path / "binding")
+    node = {**world("hgx-h100"), "PYTHONPATH": str(tmp_path / "binding")}
+    ended = check(bare(), tmp_path / "out", program.parent, **node)
     (step,) = (step for step in summary(tmp_path / "out")["steps"] if step["name"] == "NVML and nvidia-smi")
     said = "\n".join(step["findings"])
 
