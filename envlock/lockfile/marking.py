@@ -26,15 +26,29 @@ def text_of(merged: Merged) -> str:
     ours = render(merged.ours)
     if not merged.conflicts:
         return ours
-    theirs = _INPUTS.sub(f'inputs = "{merged.ours.inputs()}"', render(merged.theirs), count=1)
+    return marked(ours, _INPUTS.sub(f'inputs = "{merged.ours.inputs()}"', render(merged.theirs), count=1))
+
+
+def marked(ours: str, theirs: str) -> str:
+    """Return one text of two, with conflict markers around what differs."""
     left, right = list(_units(ours)), list(_units(theirs))
     lines: list[str] = []
-    for tag, a, b, c, d in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+    matcher = difflib.SequenceMatcher(None, _told_apart(left), _told_apart(right), autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
         if tag == "equal":
             lines += left[a:b]
         else:
             lines += [OURS, *left[a:b], BETWEEN, *right[c:d], THEIRS]
     return "\n".join(lines) + "\n"
+
+
+def _told_apart(units: list[str]) -> list[str]:
+    """Return `units` with each blank line told apart by the entry that follows it.
+
+    Thousands of blank lines that all equal each other would each be held against all others.
+    """
+    following = [*units[1:], ""]
+    return [unit or "\n" + "\n".join(after.split("\n", 2)[:2]) for unit, after in zip(units, following, strict=True)]
 
 
 def _units(text: str) -> Iterator[str]:

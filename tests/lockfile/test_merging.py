@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import time
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from envlock import lockfile
 from envlock.errors import LockfileError
 from envlock.facts import Observed, absent, value
 from envlock.lockfile import DebianBase, Lockfile, PythonPackage, Rule
-from envlock.lockfile.marking import text_of
+from envlock.lockfile.marking import marked, text_of
 from envlock.lockfile.merging import Merged, merge
 
 EXAMPLES = int(os.environ.get("ENVLOCK_EXAMPLES", "60"))
@@ -163,6 +164,24 @@ def test_only_the_entries_in_conflict_are_marked() -> None:
     assert '=======\n[[python]]\nname = "torch"\nversion = "2.14.1"\n' in marked
     assert 'name = "rich"' in text[: text.index("<<<<<<< ours")]
     assert "\nmerged = true\n" in text
+
+
+def test_a_thousand_conflicts_are_marked_in_seconds() -> None:
+    """Each by itself, in a lockfile of thousands of entries."""
+
+    def of(every: int, version: str) -> str:
+        blocks = [
+            f'[[python]]\nname = "p{number}"\nversion = "{version if number % every == 0 else 1}"\n'
+            for number in range(3000)
+        ]
+        return "\n".join(blocks)
+
+    start = time.perf_counter()
+    text = marked(of(3, "2"), of(3, "3"))
+    assert time.perf_counter() - start < 10
+    assert text.count("<<<<<<< ours") == 1000
+    assert taken(text, "ours") == of(3, "2")
+    assert taken(text, "theirs") == of(3, "3")
 
 
 def test_a_conflict_about_the_last_block_marks_no_other() -> None:
