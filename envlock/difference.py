@@ -11,7 +11,7 @@ from datetime import date
 from enum import StrEnum
 from typing import TypeVar
 
-from envlock.drift import GPU_COUNT, Comparison, Drift, Kind, Verdict, compare_facts, locked_part
+from envlock.drift import GPU_COUNT, Comparison, Drift, Kind, Verdict, compare_facts, locked_part, unanswered
 from envlock.facts import FAILED, Device, Facts, Observed, absent, value
 from envlock.lockfile import GpuGroup, Host, Lockfile, Rule
 from envlock.policy import Policy
@@ -73,7 +73,12 @@ def diff_facts(before: Facts, after: Facts, registry: Mapping[str, Entry] = REGI
 
     What differs in normal life is left out: the registry says which facts those are.
     """
-    return _of_sides(_side(before, registry), _side(after, registry), frozenset(), registry)
+    left, right = _side(before, registry), _side(after, registry)
+    if not (left.host or left.gpus or right.host or right.gpus):
+        # Two documents of a part that is not there, such as `--only gpu.` without a GPU.
+        fix = "compare documents that hold facts: `envlock probe --format json`"
+        return _of_comparison(unanswered("host", "(no fact in either)", "(not compared)", fix))
+    return _of_sides(left, right, frozenset(), registry)
 
 
 def diff_lock_with_facts(

@@ -10,7 +10,18 @@ from typing import Any
 from envlock.difference import Change, Difference, Differences
 from envlock.drift import Verdict
 from envlock.report.view import Item, Level, View, line_of
-from envlock.report.words import INDENT, LABEL_WIDTH, VERDICT_COLORS, change, listed, paint, shown, with_head
+from envlock.report.words import (
+    INDENT,
+    LABEL_WIDTH,
+    VERDICT_COLORS,
+    change,
+    folded,
+    listed,
+    on_devices,
+    paint,
+    shown,
+    with_head,
+)
 
 DIFF_SCHEMA = "envlock.diff-result/1"
 
@@ -30,15 +41,15 @@ def diff_text(differences: Differences, before: str, after: str, compared: str, 
     said = _DIFFED[verdict].format(before=shown(before), after=shown(after))
     lines = [f"{paint(verdict, VERDICT_COLORS[verdict], colored)}: {said}"]
     section = ""
-    for difference in differences.found:
-        if difference.section != section:
-            section = difference.section
+    for group in _alike(differences.found):
+        if group[0].section != section:
+            section = group[0].section
             lines += ["", paint(section, "bold", colored)]
-        lines.extend(_difference_lines(difference, colored))
+        lines.extend(_difference_lines(group, colored))
     if differences.waived:
         lines += ["", paint("waived", "bold", colored)]
-    for difference in differences.waived:
-        lines.extend(_difference_lines(difference, colored))
+    for group in _alike(differences.waived):
+        lines.extend(_difference_lines(group, colored))
     lines += ["", f"compared: {compared}; {_counts(differences)}"]
     return "\n".join(lines) + "\n"
 
@@ -54,9 +65,17 @@ def _counts(differences: Differences) -> str:
     return listed([*counts, allowed, waived]) or "no difference"
 
 
-def _difference_lines(difference: Difference, colored: bool) -> Iterator[str]:
+def _alike(found: tuple[Difference, ...]) -> list[list[Difference]]:
+    """Return differences in groups that are one but for the device, as `check` tells eight equal GPUs once."""
+    return folded(found, lambda each: (dataclasses.replace(each, device=""), bool(each.device)))
+
+
+def _difference_lines(group: list[Difference], colored: bool) -> Iterator[str]:
+    difference = group[0]
     label = difference.change.value.replace("-", " ").ljust(LABEL_WIDTH)
-    place = f" on {shown(difference.device)}" if difference.device else ""
+    place = on_devices([shown(each.device) for each in group if each.device])
+    if len(group) > 1 and not difference.device:
+        place = f", {len(group)} times"
     head = f"  {paint(label, _CHANGE_COLORS.get(difference.change, 'cyan'), colored)} {shown(difference.key)}{place}"
     if difference.change is Change.ADDED:
         values = [shown(difference.after)]

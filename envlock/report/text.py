@@ -12,6 +12,7 @@ from envlock.report.words import (
     counted,
     folded,
     listed,
+    on_devices,
     paint,
     shown,
     with_head,
@@ -86,10 +87,7 @@ def _mute_lines(groups: list[list[Drift]], colored: bool) -> Iterator[str]:
 
 
 def _places(group: list[Drift]) -> str:
-    devices = [shown(drift.device) for drift in group if drift.device]
-    if not devices:
-        return ""
-    return f" on {devices[0]}" if len(devices) == 1 else f" on {len(devices)} devices ({', '.join(devices)})"
+    return on_devices([shown(drift.device) for drift in group if drift.device])
 
 
 def _drift_lines(group: list[Drift], colored: bool) -> Iterator[str]:

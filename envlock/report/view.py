@@ -13,7 +13,7 @@ from enum import StrEnum
 from envlock.drift import Comparison, Drift, Kind, Verdict
 from envlock.errors import EXIT_INTEGRITY, EXIT_USAGE, EnvlockError
 from envlock.report.text import check_counts, check_headline
-from envlock.report.words import change, folded, listed, shown
+from envlock.report.words import change, folded, listed, on_devices, shown
 
 FAILURE = "envlock"
 """The key of the item that says why a command failed."""
@@ -153,10 +153,7 @@ def alike(items: Iterable[Item]) -> list[list[Item]]:
 
 def devices(group: list[Item]) -> str:
     """Return ` on DEVICE` or ` on N devices (…)` for a group of `alike`; empty for the host itself."""
-    names = [item.device for item in group if item.device]
-    if len(names) <= 1:
-        return "".join(f" on {name}" for name in names)
-    return f" on {len(names)} devices ({', '.join(names)})"
+    return on_devices([item.device for item in group if item.device])
 
 
 def _level(drift: Drift) -> Level:

@@ -42,6 +42,13 @@ def listed(parts: Iterable[str]) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def on_devices(names: list[str]) -> str:
+    """Return ` on DEVICE` or ` on N devices (…)`; empty for the host itself."""
+    if len(names) <= 1:
+        return "".join(f" on {name}" for name in names)
+    return f" on {len(names)} devices ({', '.join(names)})"
+
+
 def folded(items: Iterable[T], identity: Callable[[T], Hashable]) -> list[list[T]]:
     """Return the items in groups of equal `identity`, in the order in which each came first."""
     groups: dict[Hashable, list[T]] = {}

@@ -202,3 +202,26 @@ def test_one_side_may_come_from_standard_input(tmp_path: Path) -> None:
     twice = envlock("diff", "-", "-", stdin=path.read_bytes())
     assert twice.code == 2
     assert "standard input can be read only once" in twice.err
+
+
+def test_equal_gpus_are_told_once(tmp_path: Path) -> None:
+    """As `check` tells them: with how many, and which."""
+    before, after = tmp_path / "a.json", tmp_path / "b.json"
+    before.write_text(json.dumps(facts([gpu_facts()] * 3).to_document()))
+    after.write_text(json.dumps(facts([gpu_facts(vbios=value("96.00.A5.00.01"))] * 3).to_document()))
+    ended = envlock("diff", before, after)
+    assert ended.code == 1
+    said = "gpu.vbios on 3 devices (0000:00:00.0, 0000:01:00.0, 0000:02:00.0): 96.00.5E.00.01 → 96.00.A5.00.01"
+    assert ended.out.count("gpu.vbios") == 1
+    assert f"  changed    {said}\n" in ended.out
+    assert "3 changed" in ended.out
+
+
+def test_two_documents_without_a_fact_are_unknown_and_no_lockfile_is_blamed(tmp_path: Path) -> None:
+    """Exit 3; the advice is about documents of facts."""
+    path = tmp_path / "gpu.json"
+    path.write_text(json.dumps(Facts({}, []).to_document()))
+    ended = envlock("diff", path, path)
+    assert ended.code == 3
+    assert "--update-host" not in ended.out
+    assert "`envlock probe --format json`" in ended.out
