@@ -123,7 +123,9 @@ class Check:
         line = "{} seen".format(count) if count else "no GPU is seen by NVML, nvidia-smi or on the PCI bus"
         mute = summary.mute(self.facts)
         line += ", {} of them without an answer".format(len(mute)) if mute else ""
-        code = EXIT_MATCH if count and not mute else EXIT_UNKNOWN
+        missed = count - len(self.facts.gpus())
+        line += ", {} of them not by `envlock probe`".format(missed) if missed > 0 else ""
+        code = EXIT_MATCH if count and not mute and missed <= 0 else EXIT_UNKNOWN
         self._step("GPUs", code, line, [*mute, *self.facts.notes])
         compared = sources.compare(*self.told)
         line = compared.failure or "{} facts agree, {} do not".format(compared.agreeing, len(compared.disagreements))
@@ -234,9 +236,10 @@ class Check:
 
     def _report(self) -> str:
         first = self.results[0] if self.results else None
+        told = [self.facts, *(source.facts for source in self.told if source.facts is not None)]
         return summary.report(
             self._so_far(),
-            self.facts,
+            max(told, key=lambda facts: len(facts.gpus())),  # of equals the first: all sources together
             clocks.words(self.seen),
             canaries.nvidia_libraries(first.report) if first else [],
             list(dict.fromkeys(" ".join(answer.argv) for answer in self.smi.asked)),

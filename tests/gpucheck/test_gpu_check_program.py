@@ -75,7 +75,10 @@ def test_what_nvidia_smi_says_is_recorded_read_and_scrubbed(tmp_path: Path) -> N
     assert json.loads(files["facts-nvidia-smi.json"])["host"]["nvidia.driver"]["value"] == "570.86.15"
     assert len(json.loads(files["facts-nvidia-smi.json"])["devices"]) == 2
     assert "NVIDIA H200, 0" in files["nvidia-smi-query-gpu.csv"]
-    assert "GPUs                      as it should be         2 seen" in ended.stdout
+    # There is no such device here: what the probe does not see of two GPUs is no match.
+    assert "GPUs                      could not tell          2 seen, 2 of them not by `envlock probe`" in ended.stdout
+    assert "- driver: 570.86.15" in files["REPORT.md"]
+    assert "- 2 x NVIDIA H200" in files["REPORT.md"]
     named = [*recordings.SERIALS, *recordings.UUIDS, recordings.PDI, recordings.CLUSTER, "mallory", "/opt/secret"]
     assert [name for name in named if name in whole] == []
     asked = (tmp_path / "asked.txt").read_text().splitlines()
