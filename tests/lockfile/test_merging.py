@@ -166,20 +166,20 @@ def test_only_the_entries_in_conflict_are_marked() -> None:
     assert "\nmerged = true\n" in text
 
 
-def test_a_thousand_conflicts_are_marked_in_seconds() -> None:
+def test_hundreds_of_conflicts_are_marked_in_seconds() -> None:
     """Each by itself, in a lockfile of thousands of entries."""
 
     def of(every: int, version: str) -> str:
         blocks = [
             f'[[python]]\nname = "p{number}"\nversion = "{version if number % every == 0 else 1}"\n'
-            for number in range(3000)
+            for number in range(1500)
         ]
         return "\n".join(blocks)
 
-    start = time.perf_counter()
+    start = time.process_time()
     text = marked(of(3, "2"), of(3, "3"))
-    assert time.perf_counter() - start < 10
-    assert text.count("<<<<<<< ours") == 1000
+    assert time.process_time() - start < 5
+    assert text.count("<<<<<<< ours") == 500
     assert taken(text, "ours") == of(3, "2")
     assert taken(text, "theirs") == of(3, "3")
 
