@@ -26,6 +26,7 @@ CORRUPTED_INFOROM = 14
 MISMATCH = 18
 
 
+_MOST_BYTES = 64  # of an answer that is no text, shown as hexadecimal digits
 _TOO_OLD = "this NVML binding is too old to ask"
 _WRONG_SIZE = "this NVML binding has the wrong size for the answer"
 
@@ -189,7 +190,7 @@ def described(error: Exception) -> str:
         words = _WORDS.get(code(error)) or str(error).strip().rstrip(".").lower() or "error"
         return "{} (NVML code {})".format(words, code(error))
     if isinstance(error, UnicodeDecodeError):
-        return "the driver answered with bytes that are not text"
+        return "the driver answered with bytes that are not text: {}".format(bytes(error.object[:_MOST_BYTES]).hex())
     if isinstance(error, (Absent, ValueError)):
         return str(error)
     return "{}: {}".format(type(error).__name__, error)

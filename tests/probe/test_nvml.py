@@ -173,12 +173,12 @@ def test_structure_that_was_not_filled_is_no_value(function: str, key: str) -> N
 
 @pytest.mark.parametrize("answer", [b"\xf8\x81garbage", b"NVIDIA \xff"])
 def test_name_that_is_not_text_is_failed(answer: bytes) -> None:
-    """A driver that answers with garbage for a name fails that fact alone."""
+    """A driver that answers with garbage for a name fails that fact alone, and the bytes are told."""
     document = collect({0: nvml_fake.gpu(nvmlDeviceGetName=answer)})
 
     assert (seen(document, "gpu.name").outcome, seen(document, "gpu.name").detail) == (
         FAILED,
-        "the driver answered with bytes that are not text",
+        f"the driver answered with bytes that are not text: {answer.hex()}",
     )
     assert seen(document, "gpu.uuid").has_value
 
