@@ -8,7 +8,6 @@ lack a failure: a job that says it tests on an engine must not pass because it h
 import importlib.util
 import os
 import secrets
-import signal
 from collections.abc import Iterator
 from functools import cache
 
@@ -18,11 +17,6 @@ import pytest
 
 from envlock.errors import EngineError
 from envlock.image.engine import Engine, connect
-
-# Whoever starts the tests in the background (`nohup … &`) has SIGINT ignored, and every program that is
-# started here would inherit that: what Ctrl-C does could not be tested.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no fault of the code: no deadline for one example, and the same examples every time.
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
