@@ -90,9 +90,16 @@ def policy_of(
                 hint='name each fact: `"cpu.microcode" = {rule = "exact", unknown = "allow"}`',
             )
         if "*" in rule.key:
-            # A pattern may fit nothing on this host; its text must make sense all the same.
+            # A pattern may fit nothing on this host; that it fits no fact at all is a slip of the pen.
             fitting = [key for key in known if fits(rule.key, key)]
-            for key in [key for key in fitting if policy.rule_for(key) is rule] or ([] if fitting else [""]):
+            if not fitting:
+                raise LockfileError(
+                    "fits no fact",
+                    where=where,
+                    key=f'policy.rules."{rule.key}"',
+                    hint=nearest_hint(rule.key.replace("*", ""), known, "`envlock probe` lists the facts"),
+                )
+            for key in [key for key in fitting if policy.rule_for(key) is rule]:
                 policy.parsed(rule, key)
         elif rule.key == CUDA_RUNTIME and rule.rule.strip() not in ("exact", "ignore"):
             raise LockfileError(

@@ -225,6 +225,14 @@ def test_a_rule_for_a_fact_that_does_not_exist_is_an_error() -> None:
     assert caught.value.hint == "did you mean `gpu.vbios`?"
 
 
+def test_a_pattern_that_fits_no_fact_is_an_error() -> None:
+    """A waiver or a tolerance that judges nothing would be lost without a word."""
+    with pytest.raises(LockfileError, match="fits no fact") as caught:
+        policy_of((Rule(key="gpu.power_limits*", rule="exact", reason="r", until="2099-01-01"),), "envlock.toml")
+    assert caught.value.hint == "did you mean `gpu.power_limit`?"
+    policy_of((Rule(key="gpu.power_*", rule="exact"),), "envlock.toml")
+
+
 def test_what_is_unknown_is_allowed_by_name_and_never_by_a_pattern() -> None:
     """One careless star would turn a dead driver into a match."""
     with pytest.raises(LockfileError) as caught:
