@@ -13,6 +13,7 @@ from envlock.errors import LockfileError
 from envlock.facts import UNANSWERED
 from envlock.lockfile import Host, Lockfile, Rule
 from envlock.registry import REGISTRY, Entry
+from envlock.registry.entry import BOOLEAN, INTEGER, STRING, STRINGS
 from envlock.rules import Judge, parse
 from envlock.tables import nearest_hint
 
@@ -211,6 +212,8 @@ def rules_of(
     """
     policy = policy_of(wanted, where, locked_keys(host), registry)
     rules = {rule.key: rule for rule in wanted if "*" not in rule.key}
+    for rule in rules.values():
+        _refuse_misfit(rule, registry.get(rule.key), where)
     for default in default_rules(host, profile, registry):
         if default.key in rules:
             continue
@@ -227,6 +230,20 @@ def rules_of(
         word = "ignore" if asked.rule.strip() == "ignore" else "exact"
         rules[CUDA_RUNTIME] = dataclasses.replace(asked, key=CUDA_RUNTIME, rule=word)
     return tuple(rules[key] for key in sorted(rules))
+
+
+def _refuse_misfit(rule: Rule, entry: Entry | None, where: str) -> None:
+    """Refuse a rule by name that could never judge its fact: a tolerance of a text, a range of a switch or a list."""
+    words = rule.rule.strip()
+    tolerance, ranged = words.startswith("within"), words[:1] in tuple("=!<>~")
+    if entry is None or not ((tolerance and entry.type != INTEGER) or (ranged and entry.type in (BOOLEAN, STRINGS))):
+        return
+    raise LockfileError(
+        f"{rule.rule!r} cannot judge a fact of the type {entry.type}",
+        where=where,
+        key=f'policy.rules."{rule.key}"',
+        hint="write `exact`, `one-of a, b`" + (", or a range" if entry.type == STRING else ""),
+    )
 
 
 def not_told(host: Host, rules: tuple[Rule, ...]) -> tuple[str, ...]:

@@ -225,6 +225,18 @@ def test_a_rule_for_a_fact_that_does_not_exist_is_an_error() -> None:
     assert caught.value.hint == "did you mean `gpu.vbios`?"
 
 
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [("nvidia.driver", "within 10 %"), ("gpu.mig", "within 10 %"), ("gpu.ecc", ">=1"), ("cpu.flags", "!=1")],
+)
+def test_a_rule_by_name_that_could_never_judge_its_fact_is_refused(key: str, text: str) -> None:
+    """It would be another rule in disguise, or unknown for ever."""
+    with pytest.raises(LockfileError, match="cannot judge a fact of the type") as caught:
+        rules_of(host(), (Rule(key=key, rule=text),), "envlock.toml")
+    assert "exact" in (caught.value.hint or "")
+    assert rules_of(host(), (Rule(key="gpu.memory", rule="within 10 %"), Rule(key="gpu.cores", rule=">=1")), "x")
+
+
 def test_a_pattern_that_fits_no_fact_is_an_error() -> None:
     """A waiver or a tolerance that judges nothing would be lost without a word."""
     with pytest.raises(LockfileError, match="fits no fact") as caught:
