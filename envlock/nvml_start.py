@@ -136,9 +136,23 @@ def mapped() -> str:
     return found[0] if found else ""
 
 
+def _end_with_parent() -> None:
+    """Have this process ended when whoever waits for its answer is gone: in a driver that hangs it would stay for ever.
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL), see man7.org/linux/man-pages/man2/pr_set_pdeathsig.2const.html.
+    """
+    from ctypes import CDLL
+
+    try:
+        CDLL(None).prctl(1, 9, 0, 0, 0)
+    except (OSError, AttributeError):
+        return  # not Linux: it ends when its output has no reader
+
+
 def main() -> None:
     """Say that the library is asked to start, and start it; what the child process runs first."""
     gc.disable()  # the process ends before there is anything to collect
+    _end_with_parent()
     arguments = sys.argv[1:]
     Teller(arguments).tell("nvmlInit")
     begin(os.environ.get(VARIABLE, ""), HOST_ONLY not in arguments)

@@ -1,6 +1,14 @@
 """The driver is asked before the command line is parsed, only where it will surely be needed."""
 
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
+from fakes.nvml import world
 
 from envlock.cli import early
 
@@ -45,3 +53,32 @@ def test_driver_that_was_asked_early_is_not_asked_again(monkeypatch: pytest.Monk
 
     assert [early.host(), early.host()] == begun
     assert len(begun) == 2
+
+
+def test_child_of_a_check_that_fails_is_gone_with_it(tmp_path: Path) -> None:
+    """A check that was a mistake leaves no process behind in a driver that hangs."""
+    mark = f"{tmp_path}/mark"
+    environment = {**os.environ, **world("hang-at-start"), "ENVLOCK_TEST_MARK": mark}
+    ran = subprocess.run(
+        [sys.executable, "-m", "envlock", "check", "-l", "missing.lock.toml"],
+        env=environment, capture_output=True, cwd=tmp_path, check=False, timeout=60,
+    )  # fmt: skip
+    assert ran.returncode == 2
+
+    left = _marked(mark)
+    for _ in range(100):
+        if not left:
+            break
+        time.sleep(0.1)
+        left = _marked(mark)
+    assert left == []
+
+
+def _marked(mark: str) -> list[str]:
+    """Return the processes that have `mark` in their environment."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in path.read_bytes():
+                found.append(path.parent.name)
+    return found
