@@ -6,7 +6,7 @@ from datetime import date
 
 from envlock import waivers
 from envlock.drift.ended import ended_waiver, listed
-from envlock.drift.settings import PENDING, for_devices, restoring
+from envlock.drift.settings import PENDING, PERSISTENCE, for_devices, restoring
 from envlock.drift.values import Comparison, Drift, Kind
 from envlock.facts import Observed
 from envlock.lockfile import Rule
@@ -188,5 +188,7 @@ def _place(drift: Drift) -> tuple[str, ...]:
     return (drift.key, drift.expected, drift.observed, drift.because, drift.command)
 
 
-def _weight(drift: Drift) -> tuple[bool, bool, str, str]:
-    return (drift.severity != "error", drift.kind is Kind.UNANSWERED, drift.key, drift.device)
+def _weight(drift: Drift) -> tuple[bool, bool, bool, str, str]:
+    # Commands are run in the order of the report: what is set while persistence is off falls back at once.
+    later = not (drift.key == PERSISTENCE and drift.command)
+    return (drift.severity != "error", drift.kind is Kind.UNANSWERED, later, drift.key, drift.device)

@@ -18,7 +18,7 @@ PENDING = "_pending"
 """What the key of a fact ends in that holds what a mode (`gpu.ecc`) will be after a reset."""
 
 _RESET_GPU = f"nvidia-smi --gpu-reset -i {GPU_BLANK}"
-_PERSISTENCE = "gpu.persistence"
+PERSISTENCE = "gpu.persistence"
 
 _BLANK = re.compile(r"\{([a-z0-9_.]+)(?::([A-Za-z]+))?\}")
 # What a command may hold of a value: a lockfile can come from a stranger, and people paste
@@ -126,9 +126,9 @@ def _reset_words(entry: Entry, default: Observed, seen: Mapping[str, Observed]) 
     if default.value == ():
         return "instances are gone (they do not survive a reboot)"
     words = f"reset to default: the default is {in_words(entry, default)}"
-    if not entry.volatile or entry.key == _PERSISTENCE:
+    if not entry.volatile or entry.key == PERSISTENCE:
         return words
-    persistence = seen.get(_PERSISTENCE)
+    persistence = seen.get(PERSISTENCE)
     if persistence is not None and persistence.value is False:
         return f"{words}; persistence is off, so limits fall back when the last user leaves"
     return f"{words}; such a setting is lost with a reboot or a driver update"

@@ -26,6 +26,14 @@ def test_a_node_after_a_reboot_is_told_as_reset_with_the_commands_that_put_it_ri
     assert len(found.drifts) == 4 * 8
 
 
+def test_persistence_is_switched_on_before_what_would_fall_back_without_it() -> None:
+    """People run the commands in the order in which they are printed."""
+    found = check(hgx(), hgx(gpu_changes=AFTER_BOOT))
+    keys = list(dict.fromkeys(drift.key for drift in found.drifts if drift.command))
+    assert keys[0] == "gpu.persistence"
+    assert keys[1:] == sorted(keys[1:])
+
+
 def test_a_reset_power_limit_says_the_default_and_why_it_fell_back() -> None:
     """With persistence off the last user that leaves is enough; else it takes a reboot or an update."""
     off, on = ({"gpu.power_limit": value(700000), "gpu.persistence": value(held)} for held in (False, True))
