@@ -103,7 +103,7 @@ class Host:
         """Have NVML asked from now on, where there is a sign of it: `nvml` then waits for the answer."""
 
     def nvml(self, gpus: bool = True) -> Mapping[str, object]:
-        """Return what NVML says (`envlock.probe.nvml_child.ask`); raises `Absent`. Without `gpus` none is woken."""
+        """Return what NVML says (`envlock.probe.nvml.child.ask`); raises `Absent`. Without `gpus` none is woken."""
         raise _not_recorded()
 
     def nvidia_smi(self, *arguments: str) -> Callable[[], Printed]:

@@ -11,8 +11,9 @@ from typing import Callable, Dict, Mapping, Sequence
 
 from envlock.errors import ToolError
 from envlock.facts import FAILED, NOT_SUPPORTED
-from envlock.probe import engine, nvml_child, pci
+from envlock.probe import engine, pci
 from envlock.probe.host import Absent, Host, Printed, deferred
+from envlock.probe.nvml import child as nvml_child
 
 # Where it lies when PATH does not lead to it; the last is Windows' own, under WSL.
 _NVIDIA_SMI = ("/usr/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi")

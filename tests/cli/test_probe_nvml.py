@@ -238,7 +238,7 @@ def test_driver_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """`probe` and `check` begin to ask the driver before they read anything else, and do not ask again later."""
     import pynvml
 
-    from envlock.probe import nvml_child
+    from envlock.probe.nvml import child as nvml_child
 
     def calls(name: str) -> int:
         return int.from_bytes((tmp_path / name).read_bytes()[8:], sys.byteorder)
@@ -334,7 +334,7 @@ def found_by_loader(folder: Path, **changed: str) -> Any:
     program = (
         "import json, os, pynvml\n"
         "os.environ.pop('ENVLOCK_NVML_LIBRARY')\n"
-        "from envlock.probe.nvml_child import ask\n"
+        "from envlock.probe.nvml.child import ask\n"
         "print(json.dumps(dict(ask(pynvml.__file__, 30, gpus=False))))"
     )
     ran = subprocess.run([sys.executable, "-c", program], env={**os.environ, **environment}, capture_output=True,

@@ -7,7 +7,7 @@ import nvml_fake
 import pynvml
 
 from envlock.facts import Observed, observed_from
-from envlock.probe import nvml
+from envlock.probe.nvml import collecting
 
 
 class Module:
@@ -35,7 +35,7 @@ def library(gpus: Mapping[int, Mapping[str, Any]], **system: Any) -> Fake:
 
 
 def collect(gpus: Mapping[int, Mapping[str, Any]], **system: Any) -> dict[str, Any]:
-    return nvml.collect(library(gpus, **system).module)
+    return collecting.collect(library(gpus, **system).module)
 
 
 def seen(document: Mapping[str, Any], key: str, index: int = 0) -> Observed:

@@ -12,7 +12,7 @@ from nvml_fake import Code
 from nvml_unit import collect, library, seen
 
 from envlock.facts import FAILED, HIDDEN, NO_PERMISSION, NOT_IN_DRIVER, NOT_SUPPORTED, VALUE
-from envlock.probe import nvml
+from envlock.probe.nvml import collecting
 from envlock.registry import GPU, REGISTRY, in_scope
 
 H100 = {
@@ -117,9 +117,9 @@ def test_all_values_when_driver_answers() -> None:
 
 def test_questions_are_the_registered_facts() -> None:
     """NVML is asked for exactly the GPU facts of the registry, and tells those of the driver that it can."""
-    assert {entry.key for entry in in_scope(GPU)} == set(nvml.GPU_KEYS)
-    assert len(set(nvml.GPU_KEYS)) == len(nvml.GPU_KEYS)
-    assert set(nvml.HOST_KEYS) < set(REGISTRY)
+    assert {entry.key for entry in in_scope(GPU)} == set(collecting.GPU_KEYS)
+    assert len(set(collecting.GPU_KEYS)) == len(collecting.GPU_KEYS)
+    assert set(collecting.HOST_KEYS) < set(REGISTRY)
 
 
 def test_values_have_the_registered_types() -> None:
@@ -132,7 +132,7 @@ def test_values_have_the_registered_types() -> None:
 def test_no_call_is_made_twice() -> None:
     """A call that answers for several facts is made once for each GPU, whether it answers or fails."""
     fake = library({0: nvml_fake.gpu(nvmlDeviceGetEccMode=Code(3)), 1: nvml_fake.gpu()})
-    nvml.collect(fake.module)
+    collecting.collect(fake.module)
     calls = Counter(fake.asked)
     differing = {"nvmlDeviceGetInforomVersion", "nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetApplicationsClock",
                  "nvmlDeviceGetDefaultApplicationsClock", "nvmlDeviceGetClockOffsets"}  # fmt: skip
@@ -239,7 +239,7 @@ def test_binding_without_the_function_is_failed() -> None:
                 raise AttributeError(name)
             return getattr(fake.module, name)
 
-    document = nvml.collect(Old())
+    document = collecting.collect(Old())
 
     for key in ("gpu.mig", "gpu.mig_layout", "gpu.chassis_serial", "gpu.pdi"):
         assert seen(document, key).outcome == FAILED
@@ -261,7 +261,7 @@ def test_structure_of_the_wrong_size_is_not_read() -> None:
         def __getattr__(self, name: str) -> Any:
             return Uuid if name.startswith("c_nvmlGpuFabricInfo") else getattr(fake.module, name)
 
-    document = nvml.collect(Old())
+    document = collecting.collect(Old())
 
     for key in ("gpu.fabric", "gpu.fabric_cluster"):
         assert seen(document, key).outcome == FAILED
@@ -301,7 +301,7 @@ def test_gpu_that_cannot_be_opened_is_listed_with_the_reason(code: int, outcome:
     facts = document["gpus"][1]["facts"]
 
     assert len(document["gpus"]) == 2
-    assert set(facts) == set(nvml.GPU_KEYS)
+    assert set(facts) == set(collecting.GPU_KEYS)
     known = {"gpu.index", "gpu.clock_locked"}
     assert {item["outcome"] for key, item in facts.items() if key not in known} == {outcome}
     assert "the GPU cannot be opened" in seen(document, "gpu.name", 1).detail
@@ -324,7 +324,7 @@ def test_lost_gpu_fails_and_the_others_answer() -> None:
 def test_only_the_host_wakes_no_gpu() -> None:
     """Without its GPUs the driver is started so that it attaches none, and none is opened or asked."""
     fake = library({0: nvml_fake.gpu(), 1: nvml_fake.gpu()})
-    document = nvml.collect(fake.module, gpus=False)
+    document = collecting.collect(fake.module, gpus=False)
 
     assert (document["count"], document["gpus"]) == (2, [])
     assert fake.flags == [3]  # NO_GPUS and NO_ATTACH
@@ -377,13 +377,13 @@ def test_document_is_json() -> None:
 def test_what_breaks_off_keeps_the_answers_before() -> None:
     """Of a driver that stopped answering, what it said is kept; the rest has failed with the reason."""
     fake = library({0: nvml_fake.gpu(), 1: nvml_fake.gpu(b"00000000:02:00.0")})
-    first = list(nvml.events(fake.module))
-    document = nvml.assembled(first[:4], "it hung")
+    first = list(collecting.events(fake.module))
+    document = collecting.assembled(first[:4], "it hung")
 
     assert document["notes"] == ["it hung"]
     assert seen(document, "gpu.vbios", 0).value == "96.00.A5.00.01"
     assert (seen(document, "gpu.topology", 0).outcome, seen(document, "gpu.vbios", 1).detail) == (FAILED, "it hung")
-    assert set(document["gpus"][1]["facts"]) == set(nvml.GPU_KEYS)
+    assert set(document["gpus"][1]["facts"]) == set(collecting.GPU_KEYS)
     assert seen(document, "gpu.index", 1).value == 1
     # The GPU that did not come back from a question is known by its place.
     assert [gpu["id"] for gpu in document["gpus"]] == ["0000:01:00.0", "0000:02:00.0"]

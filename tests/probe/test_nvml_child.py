@@ -10,7 +10,7 @@ import pytest
 
 from envlock.facts import FAILED
 from envlock.probe.host import Absent
-from envlock.probe.nvml_child import MARK, ask, package_root, parse
+from envlock.probe.nvml.child import MARK, ask, package_root, parse
 
 HERE = Path(__file__).parent
 
@@ -29,7 +29,7 @@ def child(body: str) -> tuple[str, ...]:
 def test_answer_of_the_child_is_the_document() -> None:
     """A child with a working driver gives its document, whatever its library prints around it."""
     document = ask(
-        pynvml_file(), 20, child("print('WARNING: a stub library'); from envlock.probe.nvml_child import main; main()")
+        pynvml_file(), 20, child("print('WARNING: a stub library'); from envlock.probe.nvml.child import main; main()")
     )
 
     assert document["host"]["nvidia.driver"]["value"] == "535.161.08"  # type: ignore[index]
@@ -47,7 +47,7 @@ def test_driver_that_hangs_is_given_up() -> None:
     body = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "nvml_fake.Library.__getattr__ = lambda self, name: (lambda *_: time.sleep(60))\n"
-        "from envlock.probe.nvml_child import main; main()"
+        "from envlock.probe.nvml.child import main; main()"
     )
     began = time.monotonic()
 
@@ -66,7 +66,7 @@ def hanging(function: str, how: str) -> tuple[str, ...]:
         f"def broken(arguments): {how}\n"
         f"gpus = {{0: nvml_fake.gpu(), 1: nvml_fake.gpu({function}=broken)}}\n"
         "pynvml.nvmlLib = nvml_fake.Library(nvml_fake.SYSTEM, gpus)\n"
-        "from envlock.probe.nvml_child import main; main()"
+        "from envlock.probe.nvml.child import main; main()"
     )
 
 
@@ -87,7 +87,7 @@ def test_call_that_does_not_come_back_is_named(how: str, why: str) -> None:
 
 def test_call_is_named_where_there_is_no_file_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a system without memfd_create the child says what it asks in lines."""
-    monkeypatch.setattr("envlock.probe.nvml_child.make_slate", lambda: -1)
+    monkeypatch.setattr("envlock.probe.nvml.child.make_slate", lambda: -1)
 
     document: Any = ask(pynvml_file(), 2, hanging("nvmlDeviceGetVbiosVersion", "time.sleep(60)"))
 
@@ -132,7 +132,7 @@ def test_binding_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "pynvml.py").write_text("raise RuntimeError('broken')\n")
     program = (
         f"import sys; sys.path[:0] = [{str(tmp_path)!r}, {package_root()!r}];"
-        "from envlock.probe.nvml_child import main; main()"
+        "from envlock.probe.nvml.child import main; main()"
     )
 
     document = ask(str(tmp_path / "pynvml.py"), 20, (sys.executable, "-c", program))

@@ -8,7 +8,7 @@ from nvml_fake import Code, by_number, handle, index_of
 from nvml_unit import collect, library, seen
 
 from envlock.facts import FAILED, NO_PERMISSION, NOT_IN_DRIVER, NOT_SUPPORTED
-from envlock.probe import nvml
+from envlock.probe.nvml import collecting
 
 
 def mig(**changes: Any) -> dict[int, dict[str, Any]]:
@@ -87,7 +87,7 @@ def test_gpu_without_mig_has_no_layout() -> None:
 def test_links_past_the_last_are_none() -> None:
     """A link number that is an invalid argument ends the links; nothing after it is asked."""
     fake = library({0: nvml_fake.gpu(nvmlDeviceGetNvLinkState=by_number(1, 1))})
-    document = nvml.collect(fake.module)
+    document = collecting.collect(fake.module)
 
     assert seen(document, "gpu.nvlink").value == ("2 x version 4 to switch",)
     assert [name for name, _ in fake.asked].count("nvmlDeviceGetNvLinkState") == 3

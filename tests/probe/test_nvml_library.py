@@ -10,9 +10,9 @@ import pytest
 from fakes.nvml import library
 
 from envlock import nvml_start
-from envlock.probe import nvml_library
-from envlock.probe.nvml_binding import NO_LIBRARY
-from envlock.probe.nvml_child import package_root
+from envlock.probe.nvml import library as nvml_library
+from envlock.probe.nvml.binding import NO_LIBRARY
+from envlock.probe.nvml.child import package_root
 
 
 def test_wrong_library_under_wsl_names_the_right_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_binding_that_loads_for_itself_gets_the_chosen_library() -> None:
         f"import sys; sys.path.insert(0, {package_root()!r})\n"
         "import ctypes\n"
         "from types import SimpleNamespace\n"
-        "from envlock.probe import nvml_library\n"
+        "from envlock.probe.nvml import library as nvml_library\n"
         f"print(nvml_library.load(SimpleNamespace(), {{'ENVLOCK_NVML_LIBRARY': {str(library())!r}}})['library'])\n"
         "ctypes.CDLL('libnvidia-ml.so.1').nvmlErrorString\n"
     )

@@ -7,7 +7,7 @@ from nvml_fake import Code
 from nvml_unit import collect, seen
 
 from envlock.facts import FAILED, HIDDEN, NOT_IN_DRIVER, NOT_SUPPORTED
-from envlock.probe import nvml_words
+from envlock.probe.nvml import words as nvml_words
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The questions to NVML: which call answers which fact, and how.
 
 What needs more than one call (MIG instances, links, paths between GPUs) is
-`envlock.probe.nvml_layout`.
+`envlock.probe.nvml.layout`.
 
 Travels to nodes: standard library only, Python 3.8 and newer.
 """
@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any, Callable, Tuple
 
 from envlock.facts import HIDDEN, NOT_IN_DRIVER, Value, absent
-from envlock.probe import nvml_words as words
 from envlock.probe.host import Absent
-from envlock.probe.nvml_binding import CORRUPTED_INFOROM, INVALID, Binding, Call, Question, Told, TooOld, code, sized
+from envlock.probe.nvml import words
+from envlock.probe.nvml.binding import CORRUPTED_INFOROM, INVALID, Binding, Call, Question, Told, TooOld, code, sized
 
 LOCKED_CLOCKS = absent(HIDDEN, "no call of NVML", "no driver tells whether clocks are locked (`nvidia-smi -lgc`)")
 

@@ -1,7 +1,7 @@
 """What NVML says, through the module `pynvml` of the distribution nvidia-ml-py.
 
 Answers come as events, one for the driver and some for each GPU, because they are
-made in a child process (`envlock.probe.nvml_child`): when a driver hangs or crashes, what
+made in a child process (`envlock.probe.nvml.child`): when a driver hangs or crashes, what
 it had answered until then is kept. Every answer keeps one of the outcomes of
 `envlock.facts`; nothing NVML can return raises.
 
@@ -14,18 +14,19 @@ import os
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Tuple
 
 from envlock.facts import FAILED, Observed, absent, value
-from envlock.probe import nvml_layout, nvml_library, nvml_questions, nvml_words
-from envlock.probe.nvml_binding import MISMATCH, NO_LIBRARY, NOT_LOADED, Asker, Binding, Call, code, described, outcome
+from envlock.probe.nvml import layout, library, questions
+from envlock.probe.nvml.binding import MISMATCH, NO_LIBRARY, NOT_LOADED, Asker, Binding, Call, code, described, outcome
+from envlock.probe.nvml.words import text
 from envlock.probe.pci import normal_address
 
 _OPEN = "nvmlDeviceGetHandleByIndex"
 # Of the GPU itself; what lies between GPUs is asked when all are open.
-_OWN_KEYS = tuple(question.key for question in nvml_questions.GPU) + (
+_OWN_KEYS = tuple(question.key for question in questions.GPU) + (
     "gpu.index", "gpu.clock_locked", "gpu.mig_layout", "gpu.nvlink",
 )  # fmt: skip
 _BETWEEN_KEYS = ("gpu.topology", "gpu.p2p")
 GPU_KEYS = _OWN_KEYS + _BETWEEN_KEYS
-HOST_KEYS = tuple(question.key for question in nvml_questions.HOST)
+HOST_KEYS = tuple(question.key for question in questions.HOST)
 _MOST_GPUS = 1024  # far more than any host has: a larger count is a driver that has broken
 
 Event = Dict[str, Any]
@@ -48,30 +49,30 @@ def events(pynvml: Any, gpus: bool = True, tell: Tell | None = None) -> Iterator
     is told what is about to be called.
     """
     try:
-        library = nvml_library.load(pynvml, os.environ)
-    except nvml_library.Unusable as error:
+        loaded = library.load(pynvml, os.environ)
+    except library.Unusable as error:
         yield {"error": str(error), "code": error.number}
         return
     binding = Binding(pynvml, tell)
     try:
         _start(binding, gpus)
     except Exception as error:
-        words = described(error) + nvml_library.remark(code(error), library)
-        yield {"error": words, "code": code(error), **library}
+        words = described(error) + library.remark(code(error), loaded)
+        yield {"error": words, "code": code(error), **loaded}
         return
     driver = Asker(binding, ())
-    host = {question.key: driver.observe(question).to_document() for question in nvml_questions.HOST}
+    host = {question.key: driver.observe(question).to_document() for question in questions.HOST}
     try:
         count = int(binding.call("nvmlDeviceGetCount"))
     except Exception as error:
         words = "the driver does not say how many GPUs there are: " + described(error)
-        yield {"error": words, "code": code(error), **library}
+        yield {"error": words, "code": code(error), **loaded}
         return
     if count > _MOST_GPUS:
         words = "the driver counts {} GPUs, which is more than any host has".format(count)
-        yield {"error": words, "code": -1, **library}
+        yield {"error": words, "code": -1, **loaded}
         return
-    yield {"host": host, "count": count, **library}
+    yield {"host": host, "count": count, **loaded}
     if gpus:
         yield from _gpus(binding, count, tell)
     yield {"end": True}
@@ -80,7 +81,7 @@ def events(pynvml: Any, gpus: bool = True, tell: Tell | None = None) -> Iterator
 def _start(binding: Binding, gpus: bool) -> None:
     if not gpus:
         try:
-            binding.call("nvmlInitWithFlags", nvml_library.QUIET)
+            binding.call("nvmlInitWithFlags", library.QUIET)
             return
         except Exception as error:
             # Neither an old binding nor an old driver (before 390) can be told to leave the GPUs alone.
@@ -105,17 +106,17 @@ def _gpus(binding: Binding, count: int, tell: Tell | None) -> Iterator[Event]:
         asker = Asker(binding, (handle,))
         # Its place first: a GPU that does not come back from a question can then be found.
         yield _event(index, _known(index), _address(asker))
-        facts = {question.key: asker.observe(question) for question in nvml_questions.GPU}
-        yield _event(index, {**facts, **nvml_layout.own(asker)})
+        facts = {question.key: asker.observe(question) for question in questions.GPU}
+        yield _event(index, {**facts, **layout.own(asker)})
     if tell is not None:
         tell("the paths between GPUs")
-    for index, facts in enumerate(nvml_layout.between(binding, opened)):
+    for index, facts in enumerate(layout.between(binding, opened)):
         yield _event(index, facts)
 
 
 def _known(index: int) -> Dict[str, Observed]:
     """Return what is known of any GPU without asking it."""
-    return {"gpu.index": value(index, "NVML " + _OPEN), "gpu.clock_locked": nvml_questions.LOCKED_CLOCKS}
+    return {"gpu.index": value(index, "NVML " + _OPEN), "gpu.clock_locked": questions.LOCKED_CLOCKS}
 
 
 def _event(index: int, facts: Mapping[str, Observed], ident: str | None = None) -> Event:
@@ -127,7 +128,7 @@ def _address(asker: Asker) -> str:
     """Return a GPU's PCI address; empty when the driver would not say: `gpu.pci_id` says why."""
 
     try:
-        return normal_address(nvml_words.text(asker.ask(Call("nvmlDeviceGetPciInfo")).busId))
+        return normal_address(text(asker.ask(Call("nvmlDeviceGetPciInfo")).busId))
     except Exception:
         return ""
 

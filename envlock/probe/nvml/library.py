@@ -13,7 +13,7 @@ import re
 from typing import Any, Dict, Mapping
 
 from envlock.nvml_start import NAME, QUIET, VARIABLE, Unusable, check_chosen, mapped
-from envlock.probe.nvml_binding import NO_LIBRARY, NOT_LOADED
+from envlock.probe.nvml.binding import NO_LIBRARY, NOT_LOADED
 
 _WSL = "/usr/lib/wsl/lib"
 

@@ -29,7 +29,7 @@ DEADLINE = "ENVLOCK_NVML_DEADLINE"
 _PROGRAM = """\
 import sys; sys.path.insert(0, sys.argv[1])
 import envlock.nvml_start; envlock.nvml_start.main()
-import envlock.probe.nvml_child; envlock.probe.nvml_child.main()
+import envlock.probe.nvml.child; envlock.probe.nvml.child.main()
 """
 
 
@@ -43,7 +43,7 @@ def ask(
 def begin(
     module_file: str | None, seconds: float, command: Sequence[str] | None = None, gpus: bool = True
 ) -> Callable[[], Mapping[str, object]]:
-    """Start a child process that asks NVML; the function returned gives `envlock.probe.nvml.assembled`.
+    """Start a child process that asks NVML; the function returned gives `envlock.probe.nvml.collecting.assembled`.
 
     `module_file` is where the module `pynvml` lies, None when there is none. Without
     `gpus` no GPU is woken or opened. A child that takes longer than `seconds` is left
@@ -69,7 +69,7 @@ def begin(
 
 def _wait(running: Running, seconds: float, slate: int) -> Mapping[str, object]:
     # Read while the child answers, not after it.
-    from envlock.probe import nvml  # noqa: F401
+    from envlock.probe.nvml import collecting  # noqa: F401
     from envlock.process import Overdue
 
     output, why = b"", ""
@@ -109,7 +109,7 @@ def parse(text: str, why: str) -> Mapping[str, object]:
 
     `why` says how the child ended, for an output that breaks off.
     """
-    from envlock.probe.nvml import assembled
+    from envlock.probe.nvml.collecting import assembled
 
     events, place, call = _read(text)
     asked = " ({}{})".format(call, " of " + place if place else "") if call else ""
@@ -143,7 +143,7 @@ def _read(text: str) -> Tuple[List[Dict[str, Any]], str, str]:
 
 def package_root() -> str:
     """Return the folder or zip application that this package was imported from."""
-    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 
 def _folder(module_file: str) -> str:
@@ -157,7 +157,7 @@ def _text(output: bytes) -> str:
 
 def main() -> None:
     """Ask NVML and print marked lines; what the child process runs once the library is starting."""
-    from envlock.probe.nvml import events
+    from envlock.probe.nvml.collecting import events
 
     arguments = sys.argv[1:]
     try:

@@ -11,9 +11,9 @@ import re
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from envlock.facts import FAILED, NOT_IN_DRIVER, NOT_SUPPORTED, Observed, Value, absent
-from envlock.probe import nvml_words as words
 from envlock.probe.host import Absent
-from envlock.probe.nvml_binding import (
+from envlock.probe.nvml import words
+from envlock.probe.nvml.binding import (
     INVALID,
     NOT_FOUND,
     Asker,
