@@ -68,6 +68,10 @@ def _said(view: View) -> str:
     word = "match, with a warning" if view.verdict == "match" else view.verdict
     # The line is short: of several devices only the number.
     place = devices(first).partition(" (")[0]
+    if first[0].level is Level.UNKNOWN and first[0].because:
+        # Whoever reads the line wants the reason; on a device it is one for many facts.
+        about = place or f": {first[0].key}"
+        return f"{word}{number}{about}: {first[0].because}"
     return f"{word}{number}: {first[0].key}{place}: {first[0].said}"
 
 
