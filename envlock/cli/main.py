@@ -17,8 +17,8 @@ from envlock.cli import gate, options, usage
 from envlock.errors import CouldNotTell, EnvlockError, StorageError
 
 EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
 EXIT_CLOSED_PIPE = 141
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 # Name, module, and the line that `envlock --help` shows (kept here so that help imports nothing).
 COMMANDS = {
@@ -81,7 +81,9 @@ def cli() -> None:
 def main(argv: list[str] | None = None) -> None:
     """Run the command line and exit with its code; a person never sees a traceback."""
     if argv is None:
-        signal.signal(signal.SIGTERM, _terminate)
+        for number in _ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+                signal.signal(number, _terminate)
     arguments = sys.argv[1:] if argv is None else argv
     options.reset()
     for stream in (sys.stdout, sys.stderr):
@@ -104,7 +106,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def _terminate(number: int, frame: FrameType | None) -> None:
     # As an exception, so that containers and temporary files are put away on the way out.
-    sys.exit(EXIT_TERMINATED)
+    sys.exit(128 + number)
 
 
 def _run(arguments: list[str]) -> int:
@@ -125,7 +127,7 @@ def _run(arguments: list[str]) -> int:
         report(CouldNotTell("interrupted"), wanted)
         return EXIT_INTERRUPTED
     except SystemExit as ended:
-        if ended.code == EXIT_TERMINATED:
+        if ended.code in [128 + number for number in _ENDING]:
             gate.fail(CouldNotTell("ended before there was an answer"), wanted)
         raise
     except BrokenPipeError:

@@ -114,9 +114,9 @@ def waiting(locked: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         process.communicate()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_with_its_code_and_without_a_traceback(locked: Path, number: signal.Signals, code: int) -> None:
-    """130 for Ctrl-C, 143 for a polite kill: 128 and the signal, as shells say it."""
+    """130 for Ctrl-C, 143 for a polite kill, 129 for a terminal that is gone: 128 and the signal, as shells say it."""
     with waiting(locked) as process:
         process.send_signal(number)
         out, err = process.communicate(timeout=20)
@@ -172,5 +172,5 @@ def test_a_full_disk_under_both_streams_is_never_drift(
 def test_the_documented_table_is_the_table_in_the_code() -> None:
     """`docs/exit-codes.md` lists every code that these tests show."""
     text = (ROOT / "docs/exit-codes.md").read_text()
-    for code in (0, 1, 2, 3, 4, 130, 141, 143):
+    for code in (0, 1, 2, 3, 4, 129, 130, 141, 143):
         assert f"| {code} |" in text, code
