@@ -53,7 +53,7 @@ def restoring(
         return Restoring()
     if not expected.has_value or not observed.has_value:
         return Restoring()  # there was, or there is, nothing to set
-    command = _command(entry, expected, observed, locked)
+    command = _command(entry, expected, observed, locked) if _reachable(entry, expected, seen) else ""
     waiting = _waiting(entry, observed, seen, registry)
     if waiting:
         # The wanted value is on its way: to set it once more would do nothing.
@@ -150,6 +150,17 @@ def _command(entry: Entry, expected: Observed, observed: Observed, locked: Mappi
             return ""
         command = command.replace(blank[0], written)
     return command
+
+
+def _reachable(entry: Entry, expected: Observed, seen: Mapping[str, Observed]) -> bool:
+    """Return whether this board takes the locked value: `KEY_min` and `KEY_max`, where it tells them, say which."""
+    wanted = expected.value
+    lowest, highest = (seen.get(entry.key + end) for end in ("_min", "_max"))
+    if not isinstance(wanted, int):
+        return True
+    below = lowest is not None and isinstance(lowest.value, int) and wanted < lowest.value
+    above = highest is not None and isinstance(highest.value, int) and wanted > highest.value
+    return not below and not above
 
 
 def _written(held: Observed | None, form: str) -> str:

@@ -61,6 +61,15 @@ def test_a_limit_that_somebody_set_is_no_reset() -> None:
     assert (drift.expected, drift.observed) == ("650000 within 1000 mW", "500000 mW")
 
 
+@pytest.mark.parametrize("bound", [("gpu.power_limit_max", 600000), ("gpu.power_limit_min", 660000)])
+def test_a_limit_that_the_board_does_not_take_is_in_no_command(bound: tuple[str, int]) -> None:
+    """Another board has other bounds: to paste the command would only give an error."""
+    seen = {"gpu.power_limit": value(600000), bound[0]: value(bound[1])}
+    drift = of(check(hgx(), hgx(gpu_changes=seen)), "gpu.power_limit")[0]
+
+    assert (drift.kind, drift.command) == (Kind.CHANGED, "")
+
+
 def test_rounding_does_not_hide_a_reset() -> None:
     """The default is met within the tolerance that the fact's own rule has."""
     assert of(check(hgx(), hgx(gpu_changes={"gpu.power_limit": value(699900)})), "gpu.power_limit")[0].reset
