@@ -51,6 +51,22 @@ def left_unknown(host: Host, rules: tuple[Rule, ...]) -> tuple[str, ...]:
     )
 
 
+def left_open(host: Host, rules: tuple[Rule, ...], wanted: tuple[Rule, ...]) -> tuple[str, ...]:
+    """Return a remark that names the errors which no check can find, because this host did not tell the fact.
+
+    `rules` allow it by name; where a rule of the spec (`wanted`) does so, a person knows.
+    """
+    known = {rule.key for rule in wanted if rule.unknown == "allow"}
+    facts = (host.facts, *(group.facts for group in host.gpus))
+    missing = {key for held in facts for key, seen in held if seen.outcome in UNANSWERED} - known
+    open_ones = [
+        rule.key for rule in rules if rule.key in missing and rule.unknown == "allow" and rule.severity == "error"
+    ]
+    if not open_ones:
+        return ()
+    return (f"not known of this host, so no check can hold another one against it: {', '.join(open_ones)}",)
+
+
 def outside_its_rules(host: Host, rules: tuple[Rule, ...], today: date) -> tuple[str, ...]:
     """Return a warning for each locked fact that the rules do not accept: this host itself would be no match.
 

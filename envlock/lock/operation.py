@@ -35,6 +35,9 @@ def lock(request: Request, ports: Ports) -> Lockfile:
     rules = policy.rules_of(host, request.spec.policy, where, request.spec.policy_profile)
     for line in (*fitness.left_unknown(host, rules), *fitness.outside_its_rules(host, rules, request.today)):
         ports.say(f"warning: {line}")
+    if _observes(request):
+        for line in fitness.left_open(host, rules, request.spec.policy):
+            ports.say(line)
     found = Lockfile(
         environment=_environment(request.spec),
         base=inside.base,
@@ -79,7 +82,7 @@ def _host(request: Request, ports: Ports) -> Host:
 
     Relocking on another machine must not quietly make that one the golden host.
     """
-    if request.previous is not None and request.previous.host is not None and not request.update_host:
+    if request.previous is not None and request.previous.host is not None and not _observes(request):
         return request.previous.host
     ports.say("observing this host")
     facts = ports.probe()
@@ -91,6 +94,11 @@ def _host(request: Request, ports: Ports) -> Host:
         {key: seen for key, seen in facts.host.items() if key in host_keys},
         [{key: seen for key, seen in gpu.facts.items() if key in gpu_keys} for gpu in facts.gpus()],
     )
+
+
+def _observes(request: Request) -> bool:
+    """Return whether the host is observed now, not taken from what was locked."""
+    return request.update_host or request.previous is None or request.previous.host is None
 
 
 def _keep_results(found: Lockfile, previous: Lockfile | None, say: Callable[[str], None]) -> Lockfile:

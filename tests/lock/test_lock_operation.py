@@ -264,6 +264,19 @@ def test_the_strict_profile_allows_nothing_and_says_what_will_be_unknown(site: S
     assert "allowed by no rule: cpu.microcode;" in said
 
 
+def test_what_no_check_can_find_is_named_once(site: Site) -> None:
+    """A fact that can change bits and was not told is allowed by name: who locks is told, unless the spec says so."""
+    told = "not known of this host, so no check can hold another one against it: cpu.microcode"
+    first = site.lock()
+    assert [line for line in site.said if line == told]
+    site.said.clear()
+    site.lock(previous=first)
+    assert told not in site.said
+    rule = '[policy.rules]\n"cpu.microcode" = {rule = "exact", unknown = "allow"}\n[python]'
+    site.lock(("[python]", rule))
+    assert told not in site.said
+
+
 def test_a_warning_about_the_host_is_said_when_it_is_observed(site: Site) -> None:
     """A driver that gave no answer is told loudly, and once: not when the host is kept."""
     count = {"nvidia.gpu_count": absent("failed", detail="NVML: driver not loaded")}
