@@ -129,6 +129,11 @@ class Device:
         self.facts = dict(facts)
 
 
+def overlap(one: str, other: str) -> bool:
+    """Return whether some key could start with both."""
+    return one.startswith(other) or other.startswith(one)
+
+
 class Facts:
     """All facts of one host: `host` maps keys to `Observed`, `devices` lists devices.
 
@@ -154,7 +159,7 @@ class Facts:
 
     def covers(self, key: str) -> bool:
         """Return whether the fact `key`, or those that start with it, were looked for."""
-        return not self.only or any(key.startswith(prefix) or prefix.startswith(key) for prefix in self.only)
+        return not self.only or any(overlap(key, prefix) for prefix in self.only)
 
     def gpus(self) -> tuple[Device, ...]:
         """Return the GPUs of this host, by PCI bus id."""

@@ -249,6 +249,10 @@ def _refuse_misfit(rule: Rule, entry: Entry | None, where: str) -> None:
 def not_told(host: Host, rules: tuple[Rule, ...]) -> tuple[str, ...]:
     """Return the facts of `host` that could not be observed and that none of `rules` allows or ignores."""
     settled = {rule.key for rule in rules if rule.unknown == "allow" or rule.rule == "ignore"}
+    return tuple(sorted(unanswered_keys(host) - settled))
+
+
+def unanswered_keys(host: Host) -> frozenset[str]:
+    """Return the facts that `host`, or one of its GPUs, did not tell."""
     facts = (host.facts, *(group.facts for group in host.gpus))
-    missing = {key for held in facts for key, seen in held if seen.outcome in UNANSWERED}
-    return tuple(sorted(missing - settled))
+    return frozenset(key for held in facts for key, seen in held if seen.outcome in UNANSWERED)

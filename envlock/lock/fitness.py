@@ -10,7 +10,7 @@ from datetime import date
 from envlock.drift import Kind, drift_of_facts, slowed_down, waiting_for_reset
 from envlock.facts import UNANSWERED, Device, Facts, Observed
 from envlock.lockfile import Host, Rule
-from envlock.policy import GPU_COUNT, not_told
+from envlock.policy import GPU_COUNT, not_told, unanswered_keys
 
 _AGAIN = "make it answer, then run `envlock lock --update-host`"
 
@@ -57,8 +57,7 @@ def left_open(host: Host, rules: tuple[Rule, ...], wanted: tuple[Rule, ...]) -> 
     `rules` allow it by name; where a rule of the spec (`wanted`) does so, a person knows.
     """
     known = {rule.key for rule in wanted if rule.unknown == "allow"}
-    facts = (host.facts, *(group.facts for group in host.gpus))
-    missing = {key for held in facts for key, seen in held if seen.outcome in UNANSWERED} - known
+    missing = unanswered_keys(host) - known
     open_ones = [
         rule.key for rule in rules if rule.key in missing and rule.unknown == "allow" and rule.severity == "error"
     ]

@@ -35,7 +35,7 @@ def lock(request: Request, ports: Ports) -> Lockfile:
     rules = policy.rules_of(host, request.spec.policy, where, request.spec.policy_profile)
     for line in (*fitness.left_unknown(host, rules), *fitness.outside_its_rules(host, rules, request.today)):
         ports.say(f"warning: {line}")
-    if _observes(request):
+    if _kept(request) is None:
         for line in fitness.left_open(host, rules, request.spec.policy):
             ports.say(line)
     found = Lockfile(
@@ -82,8 +82,9 @@ def _host(request: Request, ports: Ports) -> Host:
 
     Relocking on another machine must not quietly make that one the golden host.
     """
-    if request.previous is not None and request.previous.host is not None and not _observes(request):
-        return request.previous.host
+    kept = _kept(request)
+    if kept is not None:
+        return kept
     ports.say("observing this host")
     facts = ports.probe()
     for line in fitness.doubts(facts):
@@ -96,9 +97,9 @@ def _host(request: Request, ports: Ports) -> Host:
     )
 
 
-def _observes(request: Request) -> bool:
-    """Return whether the host is observed now, not taken from what was locked."""
-    return request.update_host or request.previous is None or request.previous.host is None
+def _kept(request: Request) -> Host | None:
+    """Return the locked host where it stays; None where the host is observed now."""
+    return None if request.update_host or request.previous is None else request.previous.host
 
 
 def _keep_results(found: Lockfile, previous: Lockfile | None, say: Callable[[str], None]) -> Lockfile:

@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING, Callable, Dict, Mapping, Sequence, Tuple, TypeVar
 
 from envlock.errors import UsageError
-from envlock.facts import FAILED, Device, Facts, Observed, absent
+from envlock.facts import FAILED, Device, Facts, Observed, absent, overlap
 from envlock.probe import engine
 from envlock.probe.host import Host
 from envlock.probe.live import LiveHost
@@ -72,7 +72,7 @@ class _Gathered:
 
     def wants(self, prefix: str) -> bool:
         """Return whether facts that start with `prefix` are among those asked for."""
-        return prefix.startswith(self.only) or self.only.startswith(prefix)
+        return overlap(prefix, self.only)
 
     def attempt(self, prefixes: str | Tuple[str, ...], read: Callable[[], Result]) -> Result | None:
         """Return what `read` returns when it is wanted and works: a fact that could not be read is a fact."""
@@ -119,7 +119,7 @@ def recorded_smi(data: bytes, where: object, only: str = "") -> Facts:
     says that it is limited to them. `UsageError` for what is no such output, or a part of one.
     """
     _refuse_unknown(only)
-    wanted = tuple(prefix for prefix in ("nvidia.", "gpu.") if prefix.startswith(only) or only.startswith(prefix))
+    wanted = tuple(prefix for prefix in ("nvidia.", "gpu.") if overlap(prefix, only))
     if not wanted:
         raise UsageError(
             "nvidia-smi tells no facts that start with {!r}".format(only), hint="facts start with nvidia., gpu."
