@@ -39,7 +39,8 @@ PYTHON
 ours() { # is the process in our file really the engine that we started?
   local pid
   pid=$(cat "$run/docker.pid" 2>/dev/null) || return 1
-  [ -n "$pid" ] && tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF -- "$socket" && printf '%s' "$pid"
+  [ -n "$pid" ] && [ -r "/proc/$pid/cmdline" ] &&
+    tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF -- "$socket" && printf '%s' "$pid"
 }
 
 stop() {
@@ -126,7 +127,8 @@ main() {
     printf 'export DOCKER_HOST=unix://%s\n' "$socket"
     return
   fi
-  if [ -n "${DOCKER_HOST:-}${DOCKER_CONTEXT:-}" ]; then
+  # Its own socket names no other engine: the one that was started from here has ended, and is started again.
+  if [ -n "${DOCKER_HOST:-}${DOCKER_CONTEXT:-}" ] && [ "${DOCKER_HOST:-}" != "unix://$socket" ]; then
     fail "$why" 'the engine was named by DOCKER_HOST or DOCKER_CONTEXT; unset them to let one be found or started here'
   fi
   [ "$(id -u)" = 0 ] || fail "$why" 'start an engine (Debian or Ubuntu: `sudo apt-get install docker.io mmdebstrap`, then `sudo usermod -aG docker $USER` and log in again), or run this as root'

@@ -48,6 +48,27 @@ def test_an_engine_that_was_named_and_does_not_answer_is_never_replaced(tmp_path
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts an engine")
+def test_the_engine_that_was_started_from_here_is_started_again_when_it_has_ended(tmp_path: Path) -> None:
+    """A shell still names its socket by DOCKER_HOST; a process that is gone is no noise."""
+    program = tmp_path / "bin/dockerd"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    ended = subprocess.Popen([sys.executable, "-c", "pass"])
+    ended.wait()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/docker.pid").write_text(str(ended.pid))
+
+    done = run(
+        tmp_path, DOCKER_HOST=f"unix://{tmp_path}/run/docker.sock", PATH=f"{program.parent}:{os.environ['PATH']}"
+    )
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "engine: starting dockerd" in done.stderr
+    assert "No such file" not in done.stderr.partition("dockerd did not come up")[0]
+
+
 def test_stopping_ends_nothing_that_was_not_started_here(tmp_path: Path) -> None:
     """A process file that names somebody else's process is not believed."""
     (tmp_path / "run").mkdir()
